@@ -29,6 +29,7 @@ from skuda.frameworks.placing import Placing
 from skuda.model.dtypes import DTYPES, DType
 from skuda.model.operation import COMPUTE, Operand
 from skuda.model.shapes import broadcast_shape, same_shape
+from skuda.model.sum_order import MOMENTS
 
 _SIGNS = {"+": "Add", "-": "Sub", "*": "Mul", "/": "Div", "<": "Less", "<=": "LessOrEqual", ">": "Greater"}
 _SIGNS |= {">=": "GreaterOrEqual", "==": "Equal", "and": "And", "or": "Or", "not": "Not", "neg": "Neg"}
@@ -67,7 +68,7 @@ def same_bits(program: Program) -> bool:
     called = set().union(*(node.intrinsics() for node in program.formulas.values())) & INTRINSICS.keys()
     if not all(INTRINSICS[name].exact for name in called):
         return False
-    ordered = (REDUCE + "sum", REDUCE + "prod")
+    ordered = [REDUCE + name for name in ("sum", "prod", *MOMENTS)]
     return not any((part.op in ordered or part.is_scan) and part.kind == REAL for part in program.reductions)
 
 

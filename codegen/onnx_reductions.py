@@ -56,6 +56,9 @@ class Reductions:
             found = self.emit("ReduceSum", self.emit("Shape", value), keepdims=0) if index else value
         elif how in ("argmax", "argmin"):
             found = self._index(how, value, argument.kind, axes)
+        elif how == "squared_deviations":
+            apart = self.emit("Sub", value, self._over("ReduceMean", value, axes, 1))
+            found = self._over("ReduceSum", self.emit("Mul", apart, apart), axes, keep)
         else:
             found = self._reduced(how, value, argument, axes, keep)
             signs = self.floats and self.printer.exact and argument.kind == REAL and not _magnitude(argument)

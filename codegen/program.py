@@ -230,8 +230,8 @@ def _joined(node: Node, dim: str) -> str | None:
     name = node.op.removeprefix(REDUCE)
     if node.op.startswith(REDUCE):
         over, row = Over.of(node.text), REDUCTIONS[name]
-        alone = row.gives_index or isinstance(row, Repeated)
-        plain = dim in over.dims and not over.block and not alone and not _knows_all(node.args[0], dim)
+        apart = row.of_parts and not row.gives_index and not isinstance(row, Repeated)
+        plain = dim in over.dims and not over.block and apart and not _knows_all(node.args[0], dim)
         return name if plain else None
     if node.op == "neg":
         return _sum_of(node.args[0], dim)

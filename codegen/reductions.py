@@ -26,6 +26,7 @@ class Reduction:
         rule: NaN, order, and what the reduction of nothing is.
         of_some: of an extreme, the word for it: of no elements there is none.
         wider: how many bits more than an integer's own its value needs.
+        of_parts: whether it follows from those of parts of a row.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Reduction:
     rule: str
     of_some: str = ""
     wider: int = 0
+    of_parts: bool = True
 
     @property
     def of_lowest_bits(self) -> bool:
@@ -149,6 +151,10 @@ REDUCTIONS: dict[str, Reduction] = {
                   f"the index of the largest {_INDEX}", of_some="largest"),
         Reduction("argmin", (REAL, INT), "ArgSmallest", "argmin", r"\arg\min_{{{0}}} {1}",
                   f"the index of the smallest {_INDEX}", of_some="smallest"),
+        Reduction("squared_deviations", (REAL,), "SquaredDeviations", "squared_deviations",
+                  r"\sum_{{{0}}} \left({1} - \operatorname{{mean}}\right)^2",
+                  f"the sum of the squared distances from the mean, in one pass over the row and {_ORDER}; NaN if any is "
+                  "NaN or infinite; of no elements 0", of_parts=False),
         Repeated("sparsemax_threshold", (REAL,), "", "sparsemax_threshold", r"\tau_{{{0}}} {1}",
                  "of a row whose largest element is 0: the number that the elements above it exceed by 1 in all, found "
                  f"by Newton's method from -1 on, with sums {_ORDER}; NaN if any is NaN; of no elements -inf",

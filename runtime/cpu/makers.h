@@ -28,11 +28,58 @@ using value_of = type_at<
         *static_cast<bool*>(nullptr)))),
     I>;
 
+// What is kept of an element until its group is joined.
+template <typename How, typename V> struct element_of { using type = state_t<How, V>; };
+template <typename V> struct element_of<SquaredDeviations, V> { using type = V; };
+
+// Of each group what its neighbours make; values count for nothing up to the end of the last eight groups.
+template <typename How, typename V> inline void join_neighbours(const V* values, int groups, V* joined) {
+#ifdef HAS_EIGHTS
+  if constexpr (same<How, Sum> && same<V, f32>) {
+    for (int i = 0; i < groups; i += 8) sum_eight_groups(&values[i * GROUP], &joined[i]);
+    return;
+  }
+#endif
+  V pairs[BLOCK / 2], fours[BLOCK / 4];
+  for (int i = 0; i < groups * 4; ++i) pairs[i] = How::of(values[2 * i], values[2 * i + 1]);
+  for (int i = 0; i < groups * 2; ++i) fours[i] = How::of(pairs[2 * i], pairs[2 * i + 1]);
+  for (int i = 0; i < groups; ++i) joined[i] = How::of(fours[2 * i], fours[2 * i + 1]);
+}
+// The moments of a group, element by element.
+template <typename V> inline Moments<V> moments_of_some(const V* values, int count) {
+  Moments<V> group[GROUP];
+  for (int i = 0; i < GROUP; ++i)
+    group[i] = i < count ? Moments<V>{V(1), values[i], V(0), V(0)} : SquaredDeviations::nothing<Moments<V>>();
+  return moments_of(group);
+}
+// The moments of each group of a block, many groups side by side.
+template <typename V> inline void join_moments(const V* values, int count, Moments<V>* joined) {
+  const int groups = count / GROUP, eights = (groups + 7) / 8 * 8;
+  V distances[BLOCK], offsets[GROUPS], squares[GROUPS];
+  for (int i = 0; i < groups; ++i)
+    for (int lane = 0; lane < GROUP; ++lane) distances[i * GROUP + lane] = values[i * GROUP + lane] - values[i * GROUP];
+  for (int i = groups * GROUP; i < eights * GROUP; ++i) distances[i] = V(0);
+  join_neighbours<Sum>(distances, groups, offsets);
+  for (int i = 0; i < eights; ++i) {
+    offsets[i] = offsets[i] * V(1.0 / GROUP);
+    for (int lane = 0; lane < GROUP; ++lane) {
+      const V distance = distances[i * GROUP + lane] - offsets[i];
+      distances[i * GROUP + lane] = distance * distance;
+    }
+  }
+  join_neighbours<Sum>(distances, groups, squares);
+  for (int i = 0; i < groups; ++i)
+    joined[i] = is_finite(offsets[i]) ? Moments<V>{V(GROUP), values[i * GROUP], offsets[i], squares[i]}
+                                      : moments_of_some(values + i * GROUP, GROUP);
+  if (count % GROUP != 0) joined[groups] = moments_of_some(values + groups * GROUP, count % GROUP);
+}
+
 // What a pass makes of a row: a reduction.
 template <typename P, typename Pass, int I, bool REDUCES = type_at<typename Pass::Makes, I>::reduces> struct Maker {
   using Make = type_at<typename Pass::Makes, I>;
   using How = typename Make::How;
   using V = state_t<How, typename Make::Value>;
+  using Element = typename element_of<How, typename Make::Value>::type;
   using Shared = typename P::Shared;
   static constexpr bool asks = !same<const decltype(nullptr), decltype(Make::finite)>;  // whether values are finite
   V of[ACCUMULATORS];
@@ -49,8 +96,25 @@ template <typename P, typename Pass, int I, bool REDUCES = type_at<typename Pass
     missing = slab;
     for (int i = 0; i < accumulators; ++i) of[i] = How::template nothing<V>();
   }
-  void add(V (&values)[BLOCK], i64 first, int count, int accumulators) {
-    if constexpr (in_slabs<P>) return add_to_slabs(values, count);
+  void add(Element (&values)[BLOCK], i64 first, int count, int accumulators) {
+    if constexpr (same<How, SquaredDeviations>) return add_some(values, first, count, accumulators);
+    else if constexpr (in_slabs<P>) return add_to_slabs(values, count);
+    else return add_values(values, first, count, accumulators);
+  }
+  // A whole block of values that stay as they are.
+  void add_whole(const Element* values, i64 first, int accumulators) {
+    V joined[GROUPS];
+    if constexpr (same<How, SquaredDeviations>) join_moments(values, BLOCK, joined);
+    else if constexpr (ordered<How>) join_neighbours<How>(values, GROUPS, joined);
+    else join_any(values, joined);
+    take(joined, GROUPS, first, accumulators);
+  }
+  void add_some(const Element* values, i64 first, int count, int accumulators) {
+    V joined[GROUPS];
+    join_moments(values, count, joined);
+    take(joined, (count + GROUP - 1) / GROUP, first, accumulators);
+  }
+  void add_values(V (&values)[BLOCK], i64 first, int count, int accumulators) {
     for (int i = count; i % GROUP != 0; ++i) values[i] = How::template nothing<V>();
     const int groups = (count + GROUP - 1) / GROUP;
     int made = groups;
@@ -61,19 +125,12 @@ template <typename P, typename Pass, int I, bool REDUCES = type_at<typename Pass
       made = GROUPS;
     } else if (ordered<How> && joins(values, groups * GROUP)) {
       for (int i = groups * GROUP; i < (groups + 7) / 8 * 8 * GROUP; ++i) values[i] = How::template nothing<V>();
-      join_neighbours(values, groups, joined);
+      join_neighbours<How>(values, groups, joined);
     } else {
       for (int i = 0; i < groups; ++i)
         joined[i] = Group<How, V>::of(reinterpret_cast<V(&)[GROUP]>(values[i * GROUP]), finite);
     }
     take(joined, made, first, accumulators);
-  }
-  // A whole block of values that stay as they are.
-  void add_whole(const V* values, i64 first, int accumulators) {
-    V joined[GROUPS];
-    if constexpr (ordered<How>) join_neighbours(values, GROUPS, joined);
-    else join_any(values, joined);
-    take(joined, GROUPS, first, accumulators);
   }
   void end_segment(int accumulators) {
     if (in_slabs<P> && missing == slab) return;
@@ -90,19 +147,6 @@ template <typename P, typename Pass, int I, bool REDUCES = type_at<typename Pass
   }
 
  private:
-  // Of each group what its neighbours make; values count for nothing up to the end of the last eight groups.
-  static void join_neighbours(const V* values, int groups, V* joined) {
-#ifdef HAS_EIGHTS
-    if constexpr (same<How, Sum> && same<V, f32>) {
-      for (int i = 0; i < groups; i += 8) sum_eight_groups(&values[i * GROUP], &joined[i]);
-      return;
-    }
-#endif
-    V pairs[BLOCK / 2], fours[BLOCK / 4];
-    for (int i = 0; i < groups * 4; ++i) pairs[i] = How::of(values[2 * i], values[2 * i + 1]);
-    for (int i = 0; i < groups * 2; ++i) fours[i] = How::of(pairs[2 * i], pairs[2 * i + 1]);
-    for (int i = 0; i < groups; ++i) joined[i] = How::of(fours[2 * i], fours[2 * i + 1]);
-  }
   // As many results of a whole block, where order makes no difference: vectors of them need no neighbours.
   static void join_any(const V* values, V* joined) {
     if constexpr ((same<How, Largest> || same<How, Smallest>) && std::is_floating_point_v<V>) {
@@ -162,6 +206,7 @@ template <typename P, typename Pass, int N> struct Maker<P, Pass, N, false> {
   static constexpr int O = type_at<typename Pass::Makes, N>::output;
   static constexpr bool stores = same<Pass, last_pass<P>> || !makes_output(O, typename last_pass<P>::Makes());
   using V = kept_t<element_out<P, O>, value_of<P, Pass, N>>;
+  using Element = V;
   using Shared = typename P::Shared;
   void begin(Shared&, i64) {}
   void begin_segment(int) {}
@@ -183,6 +228,7 @@ template <typename P, typename Pass, int N> struct Maker<P, Pass, N, false> {
 };
 
 template <typename Make, typename To, typename V> inline void put(To& to, V value, i64 index) {
-  if constexpr (Make::reduces) to = state_of<typename Make::How>(value, index);
+  if constexpr (same<To, V>) to = value;
+  else if constexpr (Make::reduces) to = state_of<typename Make::How>(value, index);
   else to = To(value);
 }

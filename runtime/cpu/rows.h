@@ -9,7 +9,8 @@ constexpr i64 HELD_BYTES = 1 << 20;  // of values that passes share, of rows tak
 template <typename P, typename Pass, int I, bool REDUCES = type_at<typename Pass::Makes, I>::reduces>
 constexpr bool reduces_raw = false;
 template <typename P, typename Pass, int I>
-constexpr bool reduces_raw<P, Pass, I, true> = reduces_down<P, Pass, I> && type_at<typename Pass::Makes, I>::raw >= 0;
+constexpr bool reduces_raw<P, Pass, I, true> = !Maker<P, Pass, I>::asks &&
+    std::is_arithmetic_v<typename Maker<P, Pass, I>::Element> && type_at<typename Pass::Makes, I>::raw >= 0;
 
 // A pass over some rows.
 template <typename P, typename Pass, typename S> struct RunPass;
@@ -17,7 +18,7 @@ template <typename P, typename Pass, int... I> struct RunPass<P, Pass, Seq<I...>
   static constexpr bool HOLD = P::COSTLY > 0, RAW = !in_slabs<P> && (reduces_raw<P, Pass, I> && ...);
   using Lines = RowLines<P>;
   using Makers = Tuple<Maker<P, Pass, I>...>;
-  using Values = Tuple<typename Maker<P, Pass, I>::V[BLOCK]...>;
+  using Values = Tuple<typename Maker<P, Pass, I>::Element[BLOCK]...>;
 
   template <bool FAST>
   static bool compute(
@@ -54,7 +55,7 @@ template <typename P, typename Pass, int... I> struct RunPass<P, Pass, Seq<I...>
   // Takes an input's elements, in memory where they lie there as a block does.
   template <int K> static void take_raw(Makers& makers, const RowState<P>& row, i64 first, int some, int accumulators) {
     constexpr int N = type_at<typename Pass::Makes, K>::raw;
-    using V = typename Maker<P, Pass, K>::V;
+    using V = typename Maker<P, Pass, K>::Element;
     const auto& line = get<N>(row.lines.in);
     auto& maker = get<K>(makers);
     if constexpr (same<storage_t<element_in<P, N>>, V>)

@@ -9,7 +9,7 @@
 constexpr int SEGMENT_CHUNKS = SEGMENT / (ACCUMULATORS * GROUP);
 constexpr int CLUSTER_SEGMENTS = 32;   // of a row, at most
 constexpr int WARPS = ACCUMULATORS / 32;      // of their threads
-constexpr int STATE_BYTES = 16;        // of a partial result, at most
+constexpr int STATE_BYTES = 32;        // of a partial result, at most
 
 // Waits for all groups but the latest ones.
 __device__ inline void wait_for_copies(i32 later) {
@@ -49,6 +49,11 @@ __device__ inline void send(u32 there, f64 value, u32 signal) {
 template <typename V> __device__ inline void send(u32 there, const ValueAndIndex<V>& found, u32 signal) {
   send(there, found.value, signal);
   send(there + u32(sizeof(ValueAndIndex<V>) - sizeof(i64)), found.index, signal);
+}
+template <typename V> __device__ inline void send(u32 there, const Moments<V>& found, u32 signal) {
+  const V values[] = {found.count, found.pivot, found.offset, found.squares};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) send(there + u32(i * sizeof(V)), values[i], signal);
 }
 // What a value is sent as, and how many bytes are counted.
 template <typename V> struct sent {

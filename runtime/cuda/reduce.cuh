@@ -104,8 +104,9 @@ template <typename How, typename V, int THREADS, int EACH = 1> struct Partial {
     V value;
     if constexpr (TWO) {  // even lanes go on with the first half of the accumulators, odd ones with the second
       const bool odd = threadIdx.x % 2;
-      value = across<LANES, 2>(How::of(odd ? other : accumulator, from_lane(odd ? accumulator : other, 1)));
-      if constexpr (WARPS <= 1) value = How::of(value, from_lane(value, 1));
+      value = across<LANES, 2>(
+          joined_lanes<How>(odd ? other : accumulator, from_lane(odd ? accumulator : other, 1), 1));
+      if constexpr (WARPS <= 1) value = joined_lanes<How>(value, from_lane(value, 1), 1);
     } else {
       value = across<LANES>(accumulator);
     }
@@ -136,7 +137,7 @@ template <typename How, typename V, int THREADS, int EACH = 1> struct Partial {
       return extreme_of_warp<direction<How>>(value);
     } else {
 #pragma unroll
-      for (int lane = FROM; lane < LANES; lane *= 2) value = How::of(value, from_lane(value, lane));
+      for (int lane = FROM; lane < LANES; lane *= 2) value = joined_lanes<How>(value, from_lane(value, lane), lane);
       return value;
     }
   }

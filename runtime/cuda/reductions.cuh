@@ -85,27 +85,65 @@ template <bool LARGEST> struct ArgExtreme {
 struct ArgLargest : ArgExtreme<true> {};
 struct ArgSmallest : ArgExtreme<false> {};
 
+// Of elements their number, one of them, how far their mean lies from it, and the sum of their squared distances from
+// the mean. Such of two parts of a row make that of both (Chan, Golub and LeVeque 1979). Means are told by elements, so
+// that what both have in common is not rounded.
+template <typename V> struct Moments {
+  V count, pivot, offset, squares;
+};
+template <typename A, typename B> constexpr bool same = false;
+template <typename A> constexpr bool same<A, A> = true;
+struct SquaredDeviations {
+  template <typename M> static __device__ M nothing() { return {0, 0, 0, 0}; }
+  template <typename M> static __device__ M empty() { return nothing<M>(); }
+  // a is the part that comes first. Where means are further apart than C reaches, squares are infinite.
+  template <typename V> static __device__ Moments<V> of(const Moments<V>& a, const Moments<V>& b) {
+    const V count = a.count + b.count, share = sure_quotient(b.count, count > V(1) ? count : V(1));
+    const V apart = (b.pivot - a.pivot) + (b.offset - a.offset), step = is_finite(apart) ? apart * share : V(0);
+    const V more = apart * (apart * (a.count * share));
+    const bool none = a.count == V(0);
+    return {count, none ? b.pivot : a.pivot, none ? b.offset : a.offset + step,
+            none ? b.squares : (a.squares + b.squares) + more};
+  }
+};
+
 template <typename How> struct extreme_of;
 template <> struct extreme_of<ArgLargest> { using type = Largest; };
 template <> struct extreme_of<ArgSmallest> { using type = Smallest; };
 
-// What a reduction makes of values V while it goes on: V itself, or V with its index in the row.
+// What a reduction makes of values V while it goes on: V itself, V with its index in the row, or moments.
 template <typename How, typename V> struct state { using type = V; };
 template <typename V> struct state<ArgLargest, V> { using type = ValueAndIndex<V>; };
 template <typename V> struct state<ArgSmallest, V> { using type = ValueAndIndex<V>; };
+template <typename V> struct state<SquaredDeviations, V> { using type = Moments<V>; };
 template <typename How, typename V> using state_t = typename state<How, V>::type;
 template <typename How, typename V> __device__ inline state_t<How, V> state_of(V value, i64 index) {
-  if constexpr (sizeof(state_t<How, V>) == sizeof(V)) return value;
+  if constexpr (same<How, SquaredDeviations>) return {V(1), value, V(0), V(0)};
+  else if constexpr (sizeof(state_t<How, V>) == sizeof(V)) return value;
   else return {value, index};
 }
 template <typename V> __device__ inline V result_of(V value) { return value; }
 template <typename V> __device__ inline i64 result_of(const ValueAndIndex<V>& found) { return found.index; }
+template <typename V> __device__ inline V result_of(const Moments<V>& found) { return found.squares; }
 
 template <typename V> __device__ inline V from_lane(V value, int apart) {
   return __shfl_xor_sync(0xffffffffu, value, apart);
 }
 template <typename V> __device__ inline ValueAndIndex<V> from_lane(const ValueAndIndex<V>& found, int apart) {
   return {from_lane(found.value, apart), from_lane(found.index, apart)};
+}
+template <typename V> __device__ inline Moments<V> from_lane(const Moments<V>& found, int apart) {
+  return {from_lane(found.count, apart), from_lane(found.pivot, apart), from_lane(found.offset, apart),
+          from_lane(found.squares, apart)};
+}
+// What a lane has and what the one has that differs from it in a bit, which all lanes join in the row's order.
+template <typename How, typename V> __device__ inline V joined_lanes(const V& own, const V& other, int bit) {
+  if constexpr (!same<How, SquaredDeviations>) {
+    return How::of(own, other);
+  } else {
+    const bool after = (threadIdx.x & bit) != 0;
+    return How::of(after ? other : own, after ? own : other);
+  }
 }
 // The largest magnitude of the finite values; 0 if there are none.
 struct LargestMagnitude : Largest {
@@ -117,11 +155,9 @@ struct LargestMagnitude : Largest {
 struct LargestFinite : Largest {};
 struct SmallestFinite : Smallest {};
 
-template <typename A, typename B> constexpr bool same = false;
-template <typename A> constexpr bool same<A, A> = true;
-
 // Whether a reduction has one order only. An extreme may be found in any.
-template <typename How> constexpr bool ordered = same<How, Sum> || same<How, Product>;
+template <typename How>
+constexpr bool ordered = same<How, Sum> || same<How, Product> || same<How, SquaredDeviations>;
 
 template <typename How> constexpr int direction = 0;  // of an extreme: up or down
 template <> constexpr int direction<Largest> = 1;
@@ -140,8 +176,8 @@ template <int DIRECTION> __device__ inline f32 extreme_of_warp(f32 value) {
   return __int_as_float(found ^ (found >> 31 & 0x7fffffff));
 }
 
-// A group made one by adding neighbours.
-template <typename How, typename V> __device__ inline V joined(const V (&group)[GROUP]) {
+// A group made one by joining neighbours.
+template <typename How, typename V> __device__ inline V joined_neighbours(const V (&group)[GROUP]) {
   V values[GROUP];
 #pragma unroll
   for (int i = 0; i < GROUP; ++i) values[i] = group[i];
@@ -150,6 +186,33 @@ template <typename How, typename V> __device__ inline V joined(const V (&group)[
 #pragma unroll
     for (int i = 0; i < GROUP; i += 2 * apart) values[i] = How::of(values[i], values[i + apart]);
   return values[0];
+}
+// The moments of a group, each of whose elements has a count of 1, or of 0 where the row does not have it. Where the mean
+// is no number, an element is not finite, or squares leave the range of C.
+template <typename V> __device__ inline Moments<V> moments_of(const Moments<V> (&group)[GROUP]) {
+  const V pivot = group[0].pivot;
+  V count = V(0), distances[GROUP], squares[GROUP];
+#pragma unroll
+  for (int i = 0; i < GROUP; ++i) {
+    count = count + group[i].count;
+    distances[i] = group[i].count == V(0) ? V(0) : group[i].pivot - pivot;
+  }
+  const V sum = joined_neighbours<Sum>(distances), offset = count == V(GROUP) ? sum * V(1.0 / GROUP) : divided(sum, count);
+#pragma unroll
+  for (int i = 0; i < GROUP; ++i) {
+    const V distance = distances[i] - offset;
+    squares[i] = group[i].count == V(0) ? V(0) : distance * distance;
+  }
+  const V total = joined_neighbours<Sum>(squares);
+  if (__builtin_expect(is_finite(offset), 1)) return {count, pivot, offset, total};
+  bool finite = true;
+#pragma unroll
+  for (int i = 0; i < GROUP; ++i) finite &= is_finite(group[i].pivot);
+  return {count, pivot, V(0), finite ? Smallest::nothing<V>() : offset - offset};
+}
+template <typename How, typename V> __device__ inline V joined(const V (&group)[GROUP]) {
+  if constexpr (same<How, SquaredDeviations>) return moments_of(group);
+  else return joined_neighbours<How>(group);
 }
 
 // The same of elements E as they are stored. Extremes of integers are sought in as many bits as these have.

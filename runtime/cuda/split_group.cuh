@@ -26,13 +26,25 @@ template <typename P, typename R> struct reduced_element<P, R, true> { using typ
 
 template <typename How, bool LEAVE_OUT, bool IN_SLABS, typename E, typename State, typename V>
 __device__ inline void take_values(State& state, V (&values)[GROUP], bool whole, i32 exist, i64 first) {
-  if constexpr (LEAVE_OUT)
-    if (__builtin_expect(!whole, 0)) leave_out<How>(values, exist);
-  if constexpr (IN_SLABS) {
+  if constexpr (same<How, SquaredDeviations>) {
+    Moments<V> group[GROUP];
 #pragma unroll
-    for (int i = 0; i < GROUP; ++i) state = How::of(state, values[i]);
+    for (int i = 0; i < GROUP; ++i) group[i] = state_of<How>(values[i], first + i);
+    Moments<V> here = joined<How>(group);
+    if (__builtin_expect(!whole, 0)) {
+      cut<How>(group, exist);
+      here = joined<How>(group);
+    }
+    state = How::of(state, here);
   } else {
-    take<How, E>(state, values, first);
+    if constexpr (LEAVE_OUT)
+      if (__builtin_expect(!whole, 0)) leave_out<How>(values, exist);
+    if constexpr (IN_SLABS) {
+#pragma unroll
+      for (int i = 0; i < GROUP; ++i) state = How::of(state, values[i]);
+    } else {
+      take<How, E>(state, values, first);
+    }
   }
 }
 

@@ -12,6 +12,9 @@ __device__ inline bool beside(bool value, int lane) { return __shfl_xor_sync(~0u
 template <typename V> __device__ inline ValueAndIndex<V> beside(const ValueAndIndex<V>& found, int lane) {
   return {beside(found.value, lane), beside(found.index, lane)};
 }
+template <typename V> __device__ inline Moments<V> beside(const Moments<V>& found, int lane) {
+  return from_lane(found, lane);
+}
 
 // What a reduction takes for elements that a group does not have.
 template <typename How, typename V> __device__ inline void leave_out(V (&group)[GROUP], i32 exist) {
@@ -71,7 +74,7 @@ template <int LANES, typename P> __device__ inline void join_warps(P (&values)[L
   for (int apart = 1; apart < 32; apart *= 2)
     if (apart >> wide)
 #pragma unroll
-      for (int lane = 0; lane < LANES; ++lane) values[lane] = P::of(values[lane], values[lane].beside(apart));
+      for (int lane = 0; lane < LANES; ++lane) values[lane] = values[lane].joined_beside(apart);
   const int thread = threadIdx.x % 32, width = 1 << wide;
   if (thread < width)
 #pragma unroll

@@ -15,6 +15,10 @@ of n elements, in s segments, is off by at most 21 + log2(s), rounded up, units 
 magnitudes. Trees of neighbours let any part of a row that begins and ends at a power of two be
 added apart, by another block or another kernel.
 
+Sums of squared distances from the mean are made in this order too, each with the number and the mean of its elements.
+Of eight neighbours it is made around their own mean, which is told by its distance from the first of them; two parts of
+a row are joined by the distance of their means (`reference.reductions`). What is missing at an end is left out.
+
 A sum across the rows of a program that also writes each row (a gradient of a norm's weight, beside that of its input)
 is of SLABS: consecutive rows, `slab(rows)` of them, are added one after the other, and slabs as a tree of neighbours.
 So a block goes down its rows once, and adds as it goes.
@@ -23,6 +27,7 @@ So a block goes down its rows once, and adds as it goes.
 from __future__ import annotations
 
 INDEX_REDUCTIONS = ("argmax", "argmin")  # reductions that go on with a value and its index
+MOMENTS = ("squared_deviations",)  # that go on with four values of C: Moments of runtime/cuda/reductions.cuh
 GROUP = 8  # neighbours that are added first
 SEGMENT = 1 << 16  # elements
 ACCUMULATOR_GROUPS = 4  # of an accumulator, at most, until there are all accumulators
@@ -36,6 +41,11 @@ def accumulators(length: int) -> int:
     """The number of accumulators of a row of this length. A thread of a kernel has one of them, or two."""
     wanted = 1 << (-(-length // (GROUP * ACCUMULATOR_GROUPS)) - 1).bit_length() if length else 0
     return min(MOST_ACCUMULATORS, max(_FEWEST_ACCUMULATORS, wanted))
+
+
+def state_values(how: str) -> int:
+    """How many registers of a value a reduction goes on with; an index has two."""
+    return 3 if how in INDEX_REDUCTIONS else 4 if how in MOMENTS else 1
 
 
 def slab(rows: int) -> int:

@@ -12,7 +12,9 @@ from skuda.model.operation import Types
 from skuda.model.sum_order import GROUP, SEGMENT, accumulators, slab
 
 
-def in_order(rows: np.ndarray, combine: Callable, identity: float, whole: int | None = None) -> np.ndarray:
+def in_order(
+    rows: np.ndarray, combine: Callable, identity: float, whole: int | None = None, group: Callable | None = None
+) -> np.ndarray:
     """A sum or product of each row, in the order of `model.sum_order`.
 
     Args:
@@ -20,6 +22,7 @@ def in_order(rows: np.ndarray, combine: Callable, identity: float, whole: int | 
         combine: np.add or np.multiply.
         identity: what missing elements count as.
         whole: the length that the order is that of, where these rows are blocks that the end of an axis cuts short.
+        group: what makes one of eight neighbours, along the last axis; a tree of `combine` if it is None.
 
     Returns:
         Shape (...).
@@ -36,7 +39,8 @@ def in_order(rows: np.ndarray, combine: Callable, identity: float, whole: int | 
             dealt = 1 << (-(-part.shape[-1] // GROUP) - 1).bit_length()
         padded = np.full((*lead, turns * dealt * GROUP), identity, rows.dtype)
         padded[..., : part.shape[-1]] = part
-        groups = _joined(padded.reshape(*lead, turns, dealt, GROUP), combine)
+        padded = padded.reshape(*lead, turns, dealt, GROUP)
+        groups = _joined(padded, combine) if group is None else group(padded)
         totals = groups[..., 0, :]
         for turn in range(1, turns):
             totals = combine(totals, groups[..., turn, :])
@@ -46,6 +50,44 @@ def in_order(rows: np.ndarray, combine: Callable, identity: float, whole: int | 
     missing = (1 << (len(segments) - 1).bit_length()) - len(segments)
     segments += [np.full(lead, identity, rows.dtype)] * missing
     return _joined(np.stack(segments, axis=-1), combine)
+
+
+def squared_deviations(rows: np.ndarray, whole: int | None = None) -> np.ndarray:
+    """The sum of the squared distances of each row's elements from their mean, in one pass in the order of
+    `model.sum_order`.
+
+    Args, returns: as `in_order`.
+    """
+    single = np.stack([np.ones_like(rows), rows, np.zeros_like(rows), np.zeros_like(rows)])
+    return in_order(single, _moments_of_both, 0.0, whole, _moments_of_group)[3]
+
+
+def _moments_of_group(group: np.ndarray) -> np.ndarray:
+    """(count, pivot, offset, squares) of eight neighbours, as many as the row has: their number, the first of them, how
+    far their mean lies from it, and the sum of their squared distances from the mean."""
+    C = group.dtype.type
+    counts, pivots = group[0], group[1]
+    present, count, pivot = counts != 0, counts.sum(axis=-1, dtype=group.dtype), pivots[..., 0]
+    distances = np.where(present, pivots - pivot[..., None], C(0))
+    offset = _joined(distances, np.add) / count
+    apart = distances - offset[..., None]
+    squares = _joined(np.where(present, apart * apart, C(0)), np.add)
+    usual, finite = np.isfinite(offset), np.isfinite(pivots).all(axis=-1)
+    squares = np.where(usual | (count == 0), squares, np.where(finite, C(np.inf), C(np.nan)))
+    return np.stack([count, pivot, np.where(usual, offset, C(0)), squares])
+
+
+def _moments_of_both(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The moments of two parts of a row, the first of which is a (Chan, Golub and LeVeque 1979)."""
+    C = a.dtype.type
+    count = a[0] + b[0]
+    share = b[0] / np.where(count > 1, count, C(1))
+    apart = (b[1] - a[1]) + (b[2] - a[2])
+    step = np.where(np.isfinite(apart), apart * share, C(0))
+    squares = (a[3] + b[3]) + apart * (apart * (a[0] * share))
+    none = a[0] == 0
+    pair = np.where(none, b[1], a[1]), np.where(none, b[2], a[2] + step), np.where(none, b[3], squares)
+    return np.stack([count, *pair])
 
 
 def in_slabs(rows: np.ndarray, combine: Callable, identity: float) -> np.ndarray:
@@ -120,6 +162,10 @@ class Rows:
 
     def _in_order(self, rows: np.ndarray, combine: Callable, identity: float) -> np.ndarray:
         return in_slabs(rows, combine, identity) if self._slabs else in_order(rows, combine, identity, self.block)
+
+    def squared_deviations(self, values):
+        """The sum of the squared distances from the mean, in that order; of nothing 0."""
+        return self._reduced(values, lambda rows: squared_deviations(rows, self.block))
 
     def max(self, values):
         """The largest; NaN if any is NaN; +0 is above -0; of nothing -inf, or the least integer."""

@@ -6,13 +6,13 @@ from functools import cache
 
 from skuda.model.operation import Operation, Types
 from skuda.model.sku import Layout
-from skuda.model.sum_order import ACCUMULATOR_GROUPS, GROUP, INDEX_REDUCTIONS, MOST_ACCUMULATORS, accumulators
+from skuda.model.sum_order import ACCUMULATOR_GROUPS, GROUP, MOST_ACCUMULATORS, accumulators, state_values
 from skuda.schedules.variant import CLUSTER_ARCH, TUNED, RowMode, Variant
 
 FEW_ROWS = "few_rows"  # the kernel of few rows
 CLUSTER_SEGMENTS = 32  # of a row that a cluster holds, at most: cluster.cuh
 PORTABLE_CLUSTER = 8  # blocks that a cluster may have on every GPU that has clusters
-STATE_BYTES = 16  # of a partial result of a warp, at most: cluster.cuh
+STATE_BYTES = 32  # of a partial result of a warp, at most: cluster.cuh
 _REGISTERS = 1 << 16  # of a block, 32 bits each
 _THREAD_REGISTERS = 256
 
@@ -231,7 +231,7 @@ def across_lanes(operation: Operation, types: Types) -> tuple[int, int]:
     operands = *operation.read, *operation.outputs
     full = [operation.bits(o, types) for o in operands if o.dims == operation.space]
     values = len(operation.analysis.split) + 2 * (len(full) - 1)
-    values += 2 * sum(each.how in INDEX_REDUCTIONS for each in operation.analysis.split)
+    values += sum(state_values(each.how) - 1 for each in operation.analysis.split)
     few = TUNED.split_values
     lanes = max(2, min(TUNED.split_lanes, 128 // max(full)) // (1 if values <= few else 2 if values <= 2 * few else 4))
     return lanes, min(4, lanes)

@@ -362,6 +362,8 @@ class Formulas:
             kept = [axis for axis in range(value.ndim) if axis not in axes]
             shape = [1 if axis in axes else value.shape[axis] for axis in range(value.ndim)]
             return _OF_ROWS[how](value.permute(*kept, *axes).flatten(len(kept))).reshape(shape)
+        if how == "squared_deviations":
+            return (value - value.mean(axes, keepdim=True)).square().sum(axes, keepdim=True)
         if how == "prod":
             for axis in axes:
                 value = value.prod(axis, keepdim=True)

@@ -127,10 +127,13 @@ def batch_norm_training(input, running_mean, running_var, weight=None, bias=None
     """(the output, the mean, the variance, each statistic moved by the momentum): the running mean to the mean as the
     sum gives it, the running variance to the variance whose divisor is one less."""
     form, values = compute_format(T), _joined(input)
-    output = _weighted(rows.standardize(values, eps, element=T), _parameter(weight, W), _parameter(bias, W), form)
     mean = rows.middle(_points(values, T), form)
-    squares = spans.total(rows.squared_deviations(_points(values, T), form), form)
+    squares = rows.squared_deviations(_points(values, T), form)
     variance, unbiased = (spans.divide(squares, point(integer(max(len(values) - k, 0), form)), form) for k in (0, 1))
+    deviation = spans.sqrt(spans.add(variance, point(decode(eps, form)), form), form)
+    inverse = spans.divide(point(integer(1, form)), deviation, form)
+    normal = [spans.multiply(each, inverse, form) for each in rows.centered(_points(values, T), form)]
+    output = _weighted(normal, _parameter(weight, W), _parameter(bias, W), form)
     moved = [
         _moved(*(point(decode(each, form)) for each in (state, momentum)), seen, form)
         for state, seen in ((running_mean, _mean(_points(values, T), form)), (running_var, unbiased))

@@ -54,6 +54,7 @@ class Reductions:
         if not axes:  # one value is a row of one element
             index = how in ("argmax", "argmin")
             found = self.emit("ReduceSum", self.emit("Shape", value), keepdims=0) if index else value
+            found = self.emit("Sub", value, value) if how == "squared_deviations" else found
         elif how in ("argmax", "argmin"):
             found = self._index(how, value, argument.kind, axes)
         elif how == "squared_deviations":

@@ -56,7 +56,7 @@ _OF_ROWS = {
 # What changes no reduction: of reals and of integers.
 _NEUTRAL = {"sum": (-0.0, 0), "prod": (1.0, 1), "any": (0, 0), "all": (1, 1),
             "max": (-math.inf, -(1 << 63)), "min": (math.inf, (1 << 63) - 1)}  # fmt: skip
-_NEUTRAL |= {"argmax": _NEUTRAL["max"], "argmin": _NEUTRAL["min"]}
+_NEUTRAL |= {"argmax": _NEUTRAL["max"], "argmin": _NEUTRAL["min"], "squared_deviations": (0.0, 0)}
 
 
 def lacking(program: Program) -> str | None:
@@ -318,12 +318,22 @@ class Formulas:
         value = value.expand([self.extents[axis] if axis in axes else -1 for axis in range(self.placing.rank)])
         if how.startswith(SCAN):
             return self._scanned(how, value, axes)
+        if not axes and how == "squared_deviations":
+            return value - value
         if not axes:  # one value is a row of one element
             return torch.zeros_like(value, dtype=torch.int64) if how.startswith("arg") else value
         if not over.block:
             return self._reduced(how, value, axes)
         value, (axis,) = self._in_blocks(how, value, axes[0], self.placing.sizes[over.block]), axes
+        if how == "squared_deviations":
+            return self._squared_deviations_of_blocks(value, axis + 1, self._count(over).unsqueeze(axis + 1))
         return self._reduced(how, value, [axis + 1]).squeeze(axis + 1)
+
+    def _squared_deviations_of_blocks(self, value: torch.Tensor, axis: int, counts: torch.Tensor) -> torch.Tensor:
+        """Of the first elements of each block, as many as it has, along an axis."""
+        apart = value - value.sum(axis, keepdim=True) / counts
+        places = torch.arange(value.shape[axis], device=value.device).reshape([-1] + [1] * (value.ndim - 1 - axis))
+        return torch.where(places < counts, apart * apart, 0).sum(axis)
 
     def _scanned(self, name: str, value: torch.Tensor, axes: list[int]) -> torch.Tensor:
         """A scan along axes, whose elements are counted in row-major order of these."""

@@ -49,6 +49,20 @@ ops:
       middle: T[*n] = mean(x, over=d)
       y: C[*n, d] = x - middle
 
+  spread:
+    inputs:
+      x: T[*n, d]
+    outputs:
+      spread: C[*n] = squared_deviations(x, over=d)
+      y: C[*n, d] = squared_deviations(2 * x, over=d) - spread * x
+
+  spread_of_groups:
+    inputs:
+      x: T[*outer, d, *inner]
+    attrs: {group_size: size, axis: axis of d = -1}
+    outputs:
+      y: C[*outer, d/group_size, *inner] = squared_deviations(x, over=d/group_size)
+
   flags:
     inputs:
       x: T[*n, d]
@@ -366,6 +380,31 @@ def test_a_product_and_a_parameter_of_the_row(run):
     x, gain = integers("f32", (9, 6), 8, most=3), integers("f32", (9,), 9)
     same(run("product_of_row", x, gain), gain * x.prod(-1), "f32")
     same(run("product_of_row", x[:, :0].copy(), gain), gain, "f32")
+
+
+@pytest.mark.parametrize("element", FLOATS)
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (2, 64), (9, 1000), (2, 70001)])
+def test_squared_deviations(run, element, shape):
+    """Far from 0 and near it, of equal elements exactly 0."""
+    x = integers(element, shape, 23)
+    x[0] = x[0, 0]
+    spread, y = run("spread", x)
+    exact = wide(x).astype(np.float64)
+    exact = ((exact - exact.mean(-1, keepdims=True)) ** 2).sum(-1)
+    bound = 1e-5 if spread.dtype == np.float32 else 1e-13
+    np.testing.assert_allclose(spread, exact, rtol=bound)
+    assert spread[0] == 0
+    np.testing.assert_allclose(y, (4 * exact)[:, None] - exact[:, None] * wide(x), rtol=8 * bound, atol=bound)
+
+
+@pytest.mark.parametrize("element", FLOATS)
+@pytest.mark.parametrize(("shape", "axis", "group_size"), [((2, 21), -1, 8), ((7, 3), 0, 3), ((2, 9, 3), 1, 100)])
+def test_squared_deviations_of_groups(run, element, shape, axis, group_size):
+    x = integers(element, shape, 24)
+    lines, found = np.moveaxis(x, axis, -1), np.moveaxis(run("spread_of_groups", x, group_size=group_size, axis=axis), axis, -1)
+    for group in range(found.shape[-1]):
+        part = wide(lines[..., group * group_size : (group + 1) * group_size]).astype(np.float64)
+        np.testing.assert_allclose(found[..., group], part.var(-1) * part.shape[-1], rtol=1e-5, atol=1e-12)
 
 
 def test_out_may_be_the_input(run, ours, backend):

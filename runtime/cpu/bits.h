@@ -45,6 +45,7 @@ inline double __ddiv_rn(double a, double b) { return a / b; }
 inline double __drcp_rn(double a) { return 1 / a; }
 inline float rcp_approx_ftz_f32(float s) { return 1 / s; }
 inline double rcp_approx_ftz_f64(double s) { return 1 / s; }
+inline float rsqrt_approx_f32(float x) { return 1 / std::sqrt(x); }
 
 inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned n) {
   return unsigned(((unsigned long long)high << 32 | low) >> (n & 31));

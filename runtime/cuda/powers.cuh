@@ -232,14 +232,12 @@ __device__ inline f64 inverse_root(f64 x) {
   return (inverse + inverse * rest) * scale;
 }
 
-// A third root of m 2^step to 2^-40, by a polynomial for m from 1 to 2 and one step of Halley.
-struct CubeRoot {
-  f64 root, of;
-  i32 power;
-};
-__device__ inline CubeRoot cube_root_near(f64 x) {
-  const bool subnormal = x < 0x1p-1022;
-  const i64 bits = __double_as_longlong(subnormal ? x * 0x1p54 : x);
+// The third root of m 2^step, m from 1 to 2: to 2^-40 by a polynomial and one step of Halley, then by one of Newton.
+__device__ inline f64 cube_root(f64 x) {
+  if (x == 0.0 || !is_finite(x)) return x;
+  const f64 size = fabs(x);
+  const bool subnormal = size < 0x1p-1022;
+  const i64 bits = __double_as_longlong(subnormal ? size * 0x1p54 : size);
   const i32 power = i32(bits >> 52) - (subnormal ? 1023 + 54 : 1023);
   const i32 third = (power + 3072) / 3 - 1024, step = power - 3 * third;
   const f64 m = __longlong_as_double((bits & 0xfffffffffffffll) | 0x3ff0000000000000ll);
@@ -251,15 +249,10 @@ __device__ inline CubeRoot cube_root_near(f64 x) {
   p = p * m + 0x1.e53abb8cc458dp-2;
   const f64 of = m * two_to_the(step);
   const f64 first = p * (step == 0 ? 1.0 : step == 1 ? 0x1.428a2f98d728bp+0 : 0x1.965fea53d6e3dp+0);
-  const f64 cube = first * first * first;
-  return {first * divided(cube + 2.0 * of, 2.0 * cube + of), of, third};
-}
-__device__ inline f64 cube_root(f64 x) {
-  if (x == 0.0 || !is_finite(x)) return x;
-  const CubeRoot near = cube_root_near(fabs(x));
-  const DoubleDouble square = two_product(near.root, near.root), cube = two_product(square.high, near.root);
-  const f64 rest = ((near.of - cube.high) - cube.low) - square.low * near.root;
-  return copysign((near.root + divided(rest, 3.0 * square.high)) * two_to_the(near.power), x);
+  const f64 near = first * first * first, root = first * divided(near + 2.0 * of, 2.0 * near + of);
+  const DoubleDouble square = two_product(root, root), cube = two_product(square.high, root);
+  const f64 rest = ((of - cube.high) - cube.low) - square.low * root;
+  return copysign((root + divided(rest, 3.0 * square.high)) * two_to_the(third), x);
 }
 
 // sqrt(x^2 + y^2).
@@ -356,12 +349,30 @@ __device__ inline f32 logarithm_one_plus(f32 x) {
 __device__ inline f32 power(f32 base, f32 exponent) {
   return f32(signed_power(base, exponent, [](f64 a, f64 b) { return power_near(a, b); }));
 }
-__device__ inline f32 inverse_root(f32 x) { return f32(divided(1.0, sqrt(f64(x)))); }
-__device__ inline f32 cube_root(f32 x) {
-  if (x == 0.0f || !is_finite(x)) return x;
-  const CubeRoot near = cube_root_near(fabs(f64(x)));
-  return copysign(f32(near.root * two_to_the(near.power)), x);
+// Correctly rounded, by a step of Newton from any estimate within 10 units and one from what that leaves exactly. Where
+// there is no step, the estimate is the value.
+__device__ inline f32 inverse_root(f32 x) {
+  f32 start;
+  asm("rsqrt.approx.f32 %0, %1;" : "=f"(start) : "f"(x));
+  const f32 y = fused(0.5f * start, fused(-(x * start), start, 1.0f), start);
+  const f32 root = x * y, root_rest = fused(x, y, -root), rest = fused(-root_rest, y, fused(-root, y, 1.0f));
+  return absolute(rest) < 1.0f ? fused(y, fused(0.375f * rest, rest, 0.5f * rest), y) : start;
 }
+// Correctly rounded: an inverse within a tenth by its exponent's third and within 2^-19 by a polynomial, then two steps
+// of Newton. A small number is raised, so that nothing that a step leaves is subnormal.
+__device__ inline f32 cube_root(f32 x) {
+  const bool small = absolute(x) < 0x1p-80f;
+  const f32 size = absolute(x) * (small ? 0x1p81f : 1.0f);
+  const f32 first = __uint_as_float(0x54a1f000u - __float_as_uint(size) / 3);
+  const f32 e = fused(-(first * first), size * first, 1.0f);
+  const f32 by = fused(fused(0x1.6400aap-3f, e, 0x1.c9731cp-3f), e, 0x1.555556p-2f);
+  const f32 inverse = fused(first * e, by, first), square = inverse * inverse, near = size * square;
+  const f32 slope = square * 0x1.555556p-2f, y = fused(fused(-(near * near), near, size), slope, near);
+  const f32 of_y = y * y, rest = fused(-fused(y, y, -of_y), y, fused(-of_y, y, size));
+  const f32 value = fused(rest, fused(slope, fused(-3.0f * of_y, slope, 1.0f), slope), y);
+  return is_finite(x) ? copysign(value * (small ? 0x1p-27f : 1.0f), x) : x;
+}
+// By way of f64.
 __device__ inline f32 hypotenuse(f32 x, f32 y) {
   if (is_inf(x) || is_inf(y)) return f32(infinity());
   return f32(sqrt(f64(x) * f64(x) + f64(y) * f64(y)));

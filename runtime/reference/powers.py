@@ -354,7 +354,8 @@ def _log_limit(size, value):
 
 @elementary
 def rsqrt(x, single):
-    """1 / sqrt(x) of f32 or f64, within 1 unit in the last place; 0 gives an infinity of its sign, below 0 NaN."""
+    """1 / sqrt(x) of f32, correctly rounded, or f64, within 1 unit in the last place; 0 gives an infinity of its sign,
+    below 0 NaN."""
     if single:
         return 1.0 / np.sqrt(x)
     scale = np.where(x < 2.0**-700, 2.0**200, np.where(x > 2.0**700, 2.0**-200, 1.0))
@@ -368,7 +369,8 @@ def rsqrt(x, single):
 
 @elementary
 def cbrt(x, single):
-    """The cube root of f32 or f64, within 1 unit in the last place; zeros and infinities are their own."""
+    """The cube root of f32, correctly rounded, or f64, within 1 unit in the last place; zeros and infinities are their
+    own."""
     size = np.abs(x)
     subnormal = size < 2.0**-1022
     bits = np.where(subnormal, size * 2.0**54, size).view(np.int64)
@@ -380,11 +382,10 @@ def cbrt(x, single):
     first = horner(_CUBE_ROOT, m) * _ROOTS[step]
     cube = first * first * first
     root = first * ((cube + 2.0 * of) / (2.0 * cube + of))  # by a step of Halley
-    if not single:
-        square = two_product(root, root)
-        third_power = two_product(square[0], root)
-        rest = ((of - third_power[0]) - third_power[1]) - square[1] * root
-        root = root + rest / (3.0 * square[0])
+    square = two_product(root, root)
+    third_power = two_product(square[0], root)
+    rest = ((of - third_power[0]) - third_power[1]) - square[1] * root
+    root = root + rest / (3.0 * square[0])
     return np.where((x == 0) | ~np.isfinite(x), x, np.copysign(root * two_to_the(third), x))
 
 

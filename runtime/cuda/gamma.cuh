@@ -1,6 +1,7 @@
 // The logarithm of the gamma function and its derivative in steps that CPU and GPU have in common:
 // `reference.gamma` has the same text in NumPy.
 #pragma once
+#include "gamma_f32.cuh"
 #include "gamma_zeros.cuh"
 #include "powers.cuh"
 #include "trigonometric.cuh"
@@ -222,6 +223,6 @@ __device__ inline f64 gamma_derivative(f64 x) {
   return has_cancelled(result, value.high, 0.1875) ? gamma_derivative_near_zeros(x) : result;
 }
 
-// f32 by way of f64.
-__device__ inline f32 gamma_logarithm(f32 x) { return f32(gamma_logarithm(f64(x))); }
+// Of f32 where terms cancel.
+__device__ __noinline__ f32 careful_gamma_logarithm(f32 x) { return f32(gamma_logarithm(f64(x))); }
 __device__ inline f32 gamma_derivative(f32 x) { return f32(gamma_derivative(f64(x))); }

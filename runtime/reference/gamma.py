@@ -15,10 +15,12 @@ from skuda.reference.double_double import (
     fast_two_sum,
     hexadecimal,
     horner,
+    in_f32,
     pair_quotient,
     two_product,
     two_sum,
 )
+from skuda.reference.gamma_f32 import lgamma_f32
 from skuda.reference.gamma_zeros import (
     PI,
     STIRLING,
@@ -205,6 +207,7 @@ def _is_pole(x):
     return (x <= 0) & (np.rint(x) == x)
 
 
+@in_f32(lambda x: lgamma_f32(x, _lgamma_of_f32))
 @elementary
 def lgamma(x, single):
     """The logarithm of the gamma function's magnitude, of f32 or f64; poles and infinities give inf.
@@ -242,6 +245,11 @@ def lgamma(x, single):
     result = np.where(tiny, log[0] + log[1], result)
     result = np.where(large & ~negative, result * 2.0**200, result)
     return np.where(np.isnan(x), np.nan, np.where(_is_pole(x) | (size == np.inf), np.inf, result))
+
+
+def _lgamma_of_f32(x):
+    """By way of f64."""
+    return lgamma(x.astype(np.float64)).astype(np.float32)
 
 
 @elementary

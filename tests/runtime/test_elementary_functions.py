@@ -27,6 +27,7 @@ MOST = {"exp2": 0.8, "expm1": 0.9, "pow": 0.85, "sinh": 0.8, "cosh": 0.7, "sin":
 MOST |= {"erfinv": 0.8, "lgamma": 1.3, "digamma": 1.4}
 # The others are computed in f64.
 MOST_F32 = {"exp2": 0.79, "expm1": 0.87, "log2": 0.93, "log10": 0.84, "log1p": 0.92, "sin": 0.9, "cos": 0.88}
+MOST_F32 |= {"lgamma": 1.7}
 OWN = ("erfinv", "lgamma", "digamma")  # NumPy has none
 NUMPY = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "asinh": "arcsinh",
          "acosh": "arccosh", "atanh": "arctanh", "pow": "power"}  # fmt: skip
@@ -58,7 +59,7 @@ def test_f64_is_within_its_bound(name):
 def test_f32_of_functions_that_numpy_lacks(name):
     arguments = points(name, np.float32, 400)
     got = function(name)(*arguments)
-    assert got.dtype == np.float32 and furthest(name, np.float32, arguments, got)[0] <= 0.51
+    assert got.dtype == np.float32 and furthest(name, np.float32, arguments, got)[0] <= MOST_F32.get(name, 0.51)
 
 
 @pytest.mark.parametrize("name", [name for name in MODULE if name not in OWN])
@@ -199,7 +200,7 @@ def test_the_reference_names_each_function():
 _LONG = re.compile(r"-?0x[\da-f]\.[\da-f]{6,}p[+-]\d+|0x[\da-f]{16}(?=ll|\b)")
 
 
-@pytest.mark.parametrize("module", ["powers", "hyperbolic", "trigonometric", "gamma", "gamma_zeros", "inverse_erf"])
+@pytest.mark.parametrize("module", ["powers", "hyperbolic", "trigonometric", "gamma", "gamma_f32", "gamma_zeros", "inverse_erf"])
 def test_cuda_has_the_same_constants(module):
     """All long ones, and those of each polynomial and table in their order."""
     folder = Path(skuda.__file__).parent
@@ -208,7 +209,7 @@ def test_cuda_has_the_same_constants(module):
     assert set(_LONG.findall(ours)) == set(theirs) and theirs
     blocks = re.findall(r'hexadecimal\((.*?)\)|"""(.*?)"""|np.array\(\[(.*?)\]', ours, re.DOTALL)
     chains = [chain for chain in (_LONG.findall("".join(block)) for block in blocks) if len(chain) >= 5]
-    least = {"hyperbolic": 0, "gamma": 4, "gamma_zeros": 17}.get(module, 5)
+    least = {"hyperbolic": 0, "gamma": 4, "gamma_f32": 3, "gamma_zeros": 17}.get(module, 5)
     assert len(chains) >= least
     for chain in chains:
         assert any(theirs[position : position + len(chain)] == chain for position in range(len(theirs))), chain

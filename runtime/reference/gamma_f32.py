@@ -1,0 +1,139 @@
+"""The logarithm of the gamma function of f32 in steps that CPU and GPU have in common, sums of two f32.
+
+runtime/cuda/gamma_f32.cuh is the same text in C++.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from skuda.reference.double_double import hexadecimal
+from skuda.reference.elementary import F32, fma32, polynomial
+from skuda.reference.powers import LOG_F32
+
+_C = np.float32
+_LN2 = tuple(map(_C, F32.ln2))
+# log gamma(x) - x (log(x) - 1), by 1 / x and its square.
+_STIRLING = hexadecimal("0x1.6d8cbep-11", "-0x1.6b7002p-9", "0x1.555544p-4")
+_STIRLING_CONSTANT = hexadecimal("0x1.acfe3ap-2", "-0x1.e6d052p-27")
+# log gamma(1 + u) / (u m) by m = u - 1, for u up to 2, and the last coefficient.
+_NEAR = hexadecimal(
+    "0x1.eeed82p-17", "-0x1.3b6fc8p-15", "0x1.228df4p-15", "-0x1.d38784p-15", "0x1.764da2p-13",
+    "-0x1.ba76e4p-12", "0x1.e28b3ap-11", "-0x1.13c104p-9", "0x1.47789p-8", "-0x1.95d184p-7",
+    "0x1.0e0d1ep-5", "-0x1.9ae65p-4",
+)  # fmt: skip
+_LAST = _C(float.fromhex("0x1.b0ee6p-2"))
+# By t = 8 (x - c), for the first and the second zero between -3 and -2, and these zeros in two parts.
+_NEXT_TO_ZEROS = np.array([
+    hexadecimal(
+        "0x1.f4040cp-23", "0x1.b6f8a4p-20", "0x1.ea77d2p-25", "0x1.027e9cp-15", "0x1.6e61e6p-17", "0x1.579da8p-11",
+        "0x1.d82d9cp-13", "0x1.04ef2ep-6", "0x1.545ef2p-8", "0x1.322b8cp-1", "0x1.4f0ap+0",
+    ),
+    hexadecimal(
+        "-0x1.f439b6p-13", "0x1.f4e3a8p-11", "-0x1.015fc6p-9", "0x1.f6cc9ep-9", "-0x1.1dfa6cp-7", "0x1.53062ep-6",
+        "-0x1.9516c4p-5", "0x1.01e03ep-3", "-0x1.489698p-2", "0x1.356b42p+0", "-0x1.efc82ap+0",
+    ),
+]).T.astype(_C)  # fmt: skip
+_ZEROS = np.array([
+    hexadecimal("-0x1.3a7fcap+1", "-0x1.3fe0f2p-24"),
+    hexadecimal("-0x1.5fb41p+1", "0x1.437b2p-24"),
+]).T.astype(_C)  # fmt: skip
+# 1 - sin(pi d) / (pi d) by d^2, over d^2.
+_SINE = hexadecimal("0x1.22632cp-9", "-0x1.abb33ap-6", "0x1.86a584p-3", "-0x1.9f9ca6p-1", "0x1.a51a66p+0")
+
+
+def _logarithm_parts(a, a_rest, inverse_a):
+    """The logarithm of a + a_rest in two parts, for a normal a above 0."""
+    above = a.view(np.int32) - 0x3F3504F3
+    k, g = (above >> 23).astype(_C), ((above & 0x7FFFFF) + 0x3F3504F3).view(_C) - _C(1)
+    square, whole = g * g, k * _LN2[0]
+    log = whole + g
+    bent = fma32(square * g, polynomial(LOG_F32, g), _C(-0.5) * square)
+    return log, ((whole - log) + g) + fma32(a_rest, inverse_a, fma32(k, _LN2[1], bent))
+
+
+def _stirling_rest(x, inverse_x, less, log_rest):
+    """log gamma(x) less x times the first part of log(x) - 1, for x from 3 on."""
+    p = polynomial(_STIRLING, inverse_x * inverse_x)
+    small = fma32(x - _C(0.5), log_rest, fma32(p, inverse_x, _C(_STIRLING_CONSTANT[1])))
+    return fma32(_C(-0.5), less, _C(_STIRLING_CONSTANT[0])) + small
+
+
+def _near_zeros(x):
+    """Next to the zeros between -3 and -2: the distance from one times a polynomial."""
+    second = (~(x > _C(-2.62))).astype(np.int32)
+    t = (x + np.where(second, _C(2.75), _C(2.5))) * _C(8)
+    p = _NEXT_TO_ZEROS[0][second]
+    for column in _NEXT_TO_ZEROS[1:9]:
+        p = fma32(p, t, column[second])
+    b, c = _NEXT_TO_ZEROS[9][second], _NEXT_TO_ZEROS[10][second]
+    q = fma32(p, t, b)
+    slope, q_rest = fma32(q, t, c), fma32(p, t, b - q)
+    slope_rest, apart = fma32(q_rest, t, fma32(q, t, c - slope)), x - _ZEROS[0][second]
+    return fma32(apart, slope, fma32(apart, slope_rest, _ZEROS[1][second] * slope))
+
+
+def _far(x, careful: Callable):
+    """Of -3 and below less log |x sin(pi x) / pi| and log gamma(|x|); of infinities, NaN, poles, subnormal numbers."""
+    size = np.abs(x)
+    turn = np.abs(size - ((size + _C(2.0**23)) - _C(2.0**23)))
+    end = ~(size < _C(2.0**23)) | (turn == 0)
+    small = ~end & (size < 1)
+    size, turn = np.where(end | small, _C(3.5), size), np.where(end | small, _C(0.5), turn)
+    z = turn * turn
+    p = polynomial(_SINE, z)
+    sine = fma32(-p, z, _C(1))
+    sine_rest, area = fma32(-p, z, _C(1) - sine), size * turn
+    area_rest, a = fma32(size, turn, -area), area * sine
+    a_rest = fma32(area, sine, -a) + fma32(area, sine_rest, area_rest * sine)
+    below, rest = _logarithm_parts(a, a_rest, _C(1) / a)
+    inverse_size = _C(1) / size
+    log, log_rest = _logarithm_parts(size, _C(0), inverse_size)
+    less = log - _C(1)
+    product = size * less
+    other = fma32(size, less, -product) + _stirling_rest(size, inverse_size, less, log_rest)
+    total = product + below
+    back = total - product
+    lost = (product - (total - back)) + (below - back)
+    value = -(total + (lost + (other + rest)))
+    cancelled = small | (~end & (np.abs(value) < _C(0.375) * (_C(1) + (product + other))))
+    value[cancelled] = careful(x[cancelled])
+    return np.where(np.isnan(x), x, np.where(end, _C(np.inf), value))
+
+
+def lgamma_f32(x, careful: Callable):
+    """Below 1, log gamma(1 + u) less the logarithm of x, or of |x (x + 1) .. u| below 0; of an array with an axis.
+
+    Args:
+        careful: the function by way of f64, for where terms cancel.
+    """
+    usual = (x > -3) & (x < np.inf)
+    x_far, x = x, np.where(usual, x, _C(0.5))
+    second, third, fourth = x + _C(1), np.where(x < -1, x + _C(2), _C(1)), np.where(x < -2, x + _C(3), _C(1))
+    one, two = x * second, third * fourth
+    product = one * two
+    one_rest, two_rest = fma32(x, x - (second - _C(1)), fma32(x, second, -one)), fma32(third, fourth, -two)
+    rest = fma32(one, two, -product) + fma32(one_rest, two, one * two_rest)
+    negative, below = x < 0, x < 1
+    u = np.where(below, x, x - _C(1))
+    u = np.where(negative, np.where(x < -2, fourth, np.where(x < -1, third, second)), u)
+    a = np.where(negative, np.abs(product), x)
+    a_rest = np.where(negative, np.where(product < 0, -rest, rest), _C(0))
+    usual &= ~(a < _C(2.0**-126))
+    a = np.where(usual, a, _C(1))
+    inverse_a = _C(1) / a
+    log, log_rest = _logarithm_parts(a, a_rest, inverse_a)
+    less, m = log - _C(1), u - _C(1)
+    zeros = u * m
+    zeros_rest, p = fma32(u, m, -zeros), polynomial(_NEAR, m)
+    q = fma32(p, m, _LAST)
+    q_rest = fma32(p, m, _LAST - q)
+    small = fma32(zeros, q_rest, zeros_rest * q) - np.where(below, log_rest, _C(0))
+    near = fma32(zeros, q, small) - np.where(below, log, _C(0))
+    value = np.where(x < 3, near, fma32(x, less, _stirling_rest(x, inverse_a, less, log_rest)))
+    for where, way in (((x > _C(-2.833)) & (x < _C(-2.339)), _near_zeros), (~usual, lambda x: _far(x, careful))):
+        if where.any():
+            value[where] = way(x_far[where])
+    return value

@@ -164,7 +164,8 @@ __device__ __noinline__ f64 gamma_logarithm_cancelled(f64 x) {
   }
   return gamma_logarithm_near_zeros(x);
 }
-__device__ inline f64 gamma_logarithm(f64 x) {
+// CAREFUL: also where terms cancel; f32 has digits to spare there.
+template <bool CAREFUL> __device__ inline f64 gamma_logarithm_of(f64 x) {
   if (x != x) return x;
   if (is_gamma_pole(x) || is_inf(x)) return infinity();
   const f64 size = fabs(x);
@@ -194,10 +195,11 @@ __device__ inline f64 gamma_logarithm(f64 x) {
   }
   const DoubleDouble sum = two_sum(value.high, log.high);
   const f64 result = sum.high + (sum.low + (value.low + log.low));
-  return x < -2.0 && has_cancelled(result, value.high, 0.75) ? gamma_logarithm_cancelled(x) : result;
+  return CAREFUL && x < -2.0 && has_cancelled(result, value.high, 0.75) ? gamma_logarithm_cancelled(x) : result;
 }
+__device__ inline f64 gamma_logarithm(f64 x) { return gamma_logarithm_of<true>(x); }
 
-__device__ inline f64 gamma_derivative(f64 x) {
+template <bool CAREFUL> __device__ inline f64 gamma_derivative_of(f64 x) {
   if (x == 0.0) return -copysign(infinity(), x);
   if (is_gamma_pole(x) || !is_finite(x)) return x > 0.0 ? x : not_a_number();
   const f64 size = fabs(x);
@@ -220,9 +222,10 @@ __device__ inline f64 gamma_derivative(f64 x) {
   const f64 sign = size - rint(size) < 0.0 ? -1.0 : 1.0;
   const DoubleDouble sum = two_sum(value.high, sign * cotangent.high);
   const f64 result = sum.high + (sum.low + (value.low + sign * cotangent.low));
-  return has_cancelled(result, value.high, 0.1875) ? gamma_derivative_near_zeros(x) : result;
+  return CAREFUL && has_cancelled(result, value.high, 0.1875) ? gamma_derivative_near_zeros(x) : result;
 }
+__device__ inline f64 gamma_derivative(f64 x) { return gamma_derivative_of<true>(x); }
 
 // Of f32 where terms cancel.
-__device__ __noinline__ f32 careful_gamma_logarithm(f32 x) { return f32(gamma_logarithm(f64(x))); }
-__device__ inline f32 gamma_derivative(f32 x) { return f32(gamma_derivative(f64(x))); }
+__device__ __noinline__ f32 careful_gamma_logarithm(f32 x) { return f32(gamma_logarithm_of<false>(x)); }
+__device__ inline f32 gamma_derivative(f32 x) { return f32(gamma_derivative_of<false>(x)); }

@@ -207,13 +207,18 @@ def _is_pole(x):
     return (x <= 0) & (np.rint(x) == x)
 
 
-@in_f32(lambda x: lgamma_f32(x, _lgamma_of_f32))
+@in_f32(lambda x: lgamma_f32(x, lambda y: _lgamma(y.astype(np.float64), False).astype(np.float32)))
 @elementary
 def lgamma(x, single):
     """The logarithm of the gamma function's magnitude, of f32 or f64; poles and infinities give inf.
 
     Within 2 units in the last place.
     """
+    return _lgamma(x, True)
+
+
+def _lgamma(x, careful: bool):
+    """careful: also where terms cancel; f32 has digits to spare there."""
     size = np.abs(x)
     usual = np.where(_is_pole(x) | ~np.isfinite(x), 1.5, x)
     a, above, negative = np.abs(usual), np.where(usual < 1, 0.0, -1.0), usual < 0
@@ -239,17 +244,12 @@ def lgamma(x, single):
     value = np.where(reflected, -value[0], value[0]), np.where(reflected, -value[1], value[1])
     total = two_sum(value[0], log[0])
     stepped = total[0] + (total[1] + (value[1] + log[1]))
-    cancelled = (usual < -2) & has_cancelled(stepped, value[0], 0.75)
+    cancelled = careful & (usual < -2) & has_cancelled(stepped, value[0], 0.75)
     stepped = replaced(stepped, cancelled, _logarithm_cancelled, usual)
     result = np.where(negative | (usual < 1), stepped, value[0] + value[1])
     result = np.where(tiny, log[0] + log[1], result)
     result = np.where(large & ~negative, result * 2.0**200, result)
     return np.where(np.isnan(x), np.nan, np.where(_is_pole(x) | (size == np.inf), np.inf, result))
-
-
-def _lgamma_of_f32(x):
-    """By way of f64."""
-    return lgamma(x.astype(np.float64)).astype(np.float32)
 
 
 @elementary
@@ -275,7 +275,7 @@ def digamma(x, single):
     low = more[1] + (value[1] + np.where(usual < 1, share * inverse[1], 0.0))
     turned = two_sum(more[0], np.where(negative, sign * cotangent[0], 0.0))
     result = turned[0] + (turned[1] + (low + np.where(negative, sign * cotangent[1], 0.0)))
-    cancelled = negative & ~tiny & has_cancelled(result, more[0], 0.1875)
+    cancelled = (not single) & negative & ~tiny & has_cancelled(result, more[0], 0.1875)
     result = replaced(result, cancelled, derivative_near_zeros, usual)
     result = np.where(tiny, -1.0 / usual, result)
     at_poles = np.where(x == 0, -np.copysign(np.inf, x), np.where(x == np.inf, np.inf, np.nan))

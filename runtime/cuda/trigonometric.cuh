@@ -155,16 +155,6 @@ __device__ inline f64 angle_of_point(DoubleDouble n, DoubleDouble d, bool negati
   const DoubleDouble sum = two_sum(turn * 0x1.921fb54442d18p+0, sign * angle.high);
   return sum.high + (sum.low + (turn * 0x1.1a62633145c07p-54 + sign * angle.low));
 }
-// The same in f64 alone, within 2^-48.
-__device__ inline f64 angle_of_point_near(f64 n, f64 d, bool negative) {
-  const bool steep = n > d;
-  const f64 least = steep ? d : n, most = steep ? n : d;
-  const f64 step = rint(16.0 * divided(least, most)), c = 0.0625 * step;
-  const f64 t = divided(least - c * most, most + c * least), z = t * t;
-  const f64 angle = arctangent_table[i32(step)][0] + (t + t * (z * arctangent_rest(z)));
-  const f64 turn = steep ? 1.0 : negative ? 2.0 : 0.0;
-  return turn * 0x1.921fb54442d18p+0 + (steep != negative ? -angle : angle);
-}
 
 // cos(arcsin(x)) for |x| <= 1.
 __device__ inline DoubleDouble other_leg(f64 x) {
@@ -179,16 +169,6 @@ __device__ inline f64 arccosine(f64 x) {
   if (!(fabs(x) <= 1.0)) return not_a_number();
   return angle_of_point(other_leg(x), {fabs(x), 0.0}, x < 0.0);
 }
-__device__ inline f32 arcsine(f32 x) {
-  const f64 size = fabs(f64(x));
-  if (!(size <= 1.0)) return f32(not_a_number());
-  return copysign(f32(angle_of_point_near(size, sqrt((1.0 - size) * (1.0 + size)), false)), x);
-}
-__device__ inline f32 arccosine(f32 x) {
-  const f64 size = fabs(f64(x));
-  if (!(size <= 1.0)) return f32(not_a_number());
-  return f32(angle_of_point_near(sqrt((1.0 - size) * (1.0 + size)), size, x < 0.0f));
-}
 
 __device__ inline f64 precise_angle(f64 n, f64 d, bool negative) {
   if (n < d * 0x1p-60) {
@@ -199,19 +179,18 @@ __device__ inline f64 precise_angle(f64 n, f64 d, bool negative) {
   const f64 most = maximum(n, d), scale = most > 0x1p500 ? 0x1p-700 : most < 0x1p-400 ? 0x1p700 : 1.0;
   return angle_of_point({n * scale, 0.0}, {d * scale, 0.0}, negative);
 }
-__device__ inline f64 precise_angle(f32 n, f32 d, bool negative) { return angle_of_point_near(n, d, negative); }
-
-template <typename C> __device__ inline C arctangent2(C y, C x) {
-  if (is_nan(x) || is_nan(y)) return C(not_a_number());
-  C n = absolute(y), d = absolute(x);
-  if (is_inf(n) || is_inf(d)) n = is_inf(y) ? C(1) : C(0), d = is_inf(x) ? C(1) : C(0);
-  if (n == C(0) && d == C(0)) d = C(1);
-  return copysign(C(precise_angle(n, d, copysign(C(1), x) < C(0))), y);
+__device__ inline f64 arctangent2(f64 y, f64 x) {
+  if (is_nan(x) || is_nan(y)) return not_a_number();
+  f64 n = fabs(y), d = fabs(x);
+  if (is_inf(n) || is_inf(d)) n = is_inf(y) ? 1.0 : 0.0, d = is_inf(x) ? 1.0 : 0.0;
+  if (n == 0.0 && d == 0.0) d = 1.0;
+  return copysign(precise_angle(n, d, copysign(1.0, x) < 0.0), y);
 }
-template <typename C> __device__ inline C arctangent(C x) { return arctangent2(x, C(1)); }
+__device__ inline f64 arctangent(f64 x) { return arctangent2(x, 1.0); }
 
-// f32 by way of f64.
-// (sin(r) - r) / r^3 and (cos(r) - 1 + r^2 / 2) / r^4 by z = r^2, for |r| up to pi / 4.
+// ---- f32, in sums of two ----
+
+// (sin(r) - r) / r^3, (cos(r) - 1 + r^2 / 2) / r^4 and (tan(r) - r) / r^3 by z = r^2, for |r| up to pi / 4.
 __device__ inline f32 sine_polynomial(f32 z) {
   f32 p = 0x1.6cd828p-19f;
   p = fused(p, z, -0x1.a00f9cp-13f);
@@ -224,32 +203,131 @@ __device__ inline f32 cosine_polynomial(f32 z) {
   p = fused(p, z, -0x1.6c16b8p-10f);
   return fused(p, z, 0x1.555556p-5f);
 }
-// The sine of x + quarters pi / 2, in sums of two f32: x = k pi / 2 + r + rest by three parts of pi / 2.
-__device__ inline f32 sine_of_turned(f32 x, i32 quarters) {
+__device__ inline f32 tangent_polynomial(f32 z) {
+  f32 p = 0x1.1fdaf6p-8f;
+  p = fused(p, z, 0x1.01e8dcp-14f);
+  p = fused(p, z, 0x1.63a692p-7f);
+  p = fused(p, z, 0x1.5c9c34p-6f);
+  p = fused(p, z, 0x1.badc94p-5f);
+  p = fused(p, z, 0x1.110d94p-3f);
+  return fused(p, z, 0x1.55556p-2f);
+}
+
+// x = k pi / 2 + r + rest by three parts of pi / 2, and k, of which the last two bits count.
+struct NearAngle {
+  f32 r, rest;
+  i32 quadrant;
+};
+constexpr f32 TURNED_END = 0x1p17f;  // beyond, pi / 2 needs more parts
+__device__ inline NearAngle near_angle(f32 x) {
   const f32 power = fused(x, 0x1.45f306p-1f, 0x1.8p23f), k = power - 0x1.8p23f;
   const f32 large = fused(k, -0x1.921fb6p+0f, x), taken = k * -0x1.777a5cp-25f, r = large - taken, other = r - large;
   const f32 lost = (large - (r - other)) - (taken + other);
-  const f32 rest = fused(k, 0x1.ee59dap-50f, lost - fused(k, -0x1.777a5cp-25f, -taken)), z = r * r;
-  const f32 sine = r + fused(z * r, sine_polynomial(z), rest), half = 0.5f * z, near = 1.0f - half;
-  const f32 small = fused(-0.5f, fused(r, r, -z), fused(-r, rest, (1.0f - near) - half));
+  return {r, fused(k, 0x1.ee59dap-50f, lost - fused(k, -0x1.777a5cp-25f, -taken)), __float_as_int(power)};
+}
+// The sine of x + quarters pi / 2.
+__device__ inline f32 sine_of_turned(f32 x, i32 quarters) {
+  const NearAngle angle = near_angle(x);
+  const f32 r = angle.r, z = r * r;
+  const f32 sine = r + fused(z * r, sine_polynomial(z), angle.rest), half = 0.5f * z, near = 1.0f - half;
+  const f32 small = fused(-0.5f, fused(r, r, -z), fused(-r, angle.rest, (1.0f - near) - half));
   const f32 cosine = near + fused(z * z, cosine_polynomial(z), small);
-  const i32 quadrant = __float_as_int(power) + quarters;
+  const i32 quadrant = angle.quadrant + quarters;
   const f32 value = quadrant & 1 ? cosine : sine;
   return quadrant & 2 ? -value : value;
 }
-constexpr f32 TURNED_END = 0x1p17f;  // beyond, pi / 2 needs more parts
 __device__ __noinline__ f32 far_sine(f32 x) { return f32(sine(f64(x))); }
 __device__ __noinline__ f32 far_cosine(f32 x) { return f32(cosine(f64(x))); }
+__device__ __noinline__ f32 far_tangent(f32 x) { return f32(tangent(f64(x))); }
 __device__ inline f32 sine(f32 x) {
   if (!(absolute(x) <= TURNED_END)) return far_sine(x);
   return absolute(x) < 0x1p-13f ? x : sine_of_turned(x, 0);
 }
 __device__ inline f32 cosine(f32 x) { return absolute(x) <= TURNED_END ? sine_of_turned(x, 1) : far_cosine(x); }
+// tan(r + rest) as a sum of two, and -1 by it. The rest counts by the slope at r, near 1 + 1.6 z, and what the cube
+// lost by about a half.
 __device__ inline f32 tangent(f32 x) {
-  if (!is_finite(x)) return f32(not_a_number());
-  const Angle angle = angle_of(fabs(f64(x)));
-  const DoubleDouble s = sine_near(angle.high, angle.low), c = cosine_near(angle.high, angle.low);
-  const f64 sine = s.high + s.low, cosine = c.high + c.low;
-  const f64 value = angle.quadrant & 1 ? divided(-cosine, sine) : divided(sine, cosine);
-  return f32(value * copysign(1.0, f64(x)));
+  if (!(absolute(x) <= TURNED_END)) return far_tangent(x);
+  const NearAngle angle = near_angle(x);
+  const f32 r = angle.r, z = r * r, cube = z * r, cube_rest = fused(fused(r, r, -z), r, fused(z, r, -cube));
+  const f32 rest = fused(0.5f, cube_rest, fused(1.6f * z, angle.rest, angle.rest));
+  const f32 small = fused(cube, tangent_polynomial(z), rest), value = r + small, lost = small - (value - r);
+  const f32 y = inverse(-value), turned = fused(fused(lost, y, fused(value, y, 1.0f)), y, y);
+  return absolute(x) < 0x1p-13f ? x : angle.quadrant & 1 ? turned : value;
+}
+
+// (arcsin(t) - t) / t^3 and (arctan(t) - t) / t^3 by z = t^2, for t up to a half.
+__device__ inline f32 arcsine_polynomial(f32 z) {
+  f32 p = 0x1.595c6p-5f;
+  p = fused(p, z, 0x1.8c3e5p-6f);
+  p = fused(p, z, 0x1.747bb8p-5f);
+  p = fused(p, z, 0x1.330204p-4f);
+  return fused(p, z, 0x1.5555c8p-3f);
+}
+__device__ inline f32 arctangent_polynomial(f32 z) {
+  f32 p = 0x1.3fd554p-5f;
+  p = fused(p, z, -0x1.480d4p-4f);
+  p = fused(p, z, 0x1.c07268p-4f);
+  p = fused(p, z, -0x1.24503p-3f);
+  p = fused(p, z, 0x1.999744p-3f);
+  return fused(p, z, -0x1.555552p-2f);
+}
+
+// turn pi / 2 + t + small, with what the sum lost.
+__device__ inline f32 turned_by(f32 turn, f32 t, f32 small) {
+  const f32 value = fused(turn, 0x1.921fb6p+0f, t), lost = fused(turn, 0x1.921fb6p+0f, -value) + t;
+  return value + (fused(turn, -0x1.777a5cp-25f, small) + lost);
+}
+// Beyond a half, arcsin(x) is pi / 2 - 2 arcsin(s) and arccos(x) is 2 arcsin(s), s = sqrt((1 - x) / 2). What the root
+// lost is the remainder over 2 s; the bits of s, from a number, are those of 1 / s within 6 %, which is near enough.
+struct HalfAngle {
+  f32 root, rest, z;  // 2 s and what it lost; s^2, or x^2 up to a half
+  bool wide;
+};
+__device__ inline HalfAngle half_angle(f32 size) {
+  const f32 square = fused(-0.5f, size, 0.5f), s = sqrt(square);
+  const f32 rest = fused(-s, s, square) * __int_as_float(0x7ef311c7 - __float_as_int(s));
+  return {s + s, rest, size > 0.5f ? square : size * size, size > 0.5f};
+}
+__device__ inline f32 arcsine(f32 x) {
+  const HalfAngle by = half_angle(absolute(x));
+  const f32 t = by.wide ? -by.root : absolute(x);
+  const f32 small = fused(t * by.z, arcsine_polynomial(by.z), by.wide ? -by.rest : 0.0f);
+  return copysign(turned_by(by.wide ? 1.0f : 0.0f, t, small), x);
+}
+__device__ inline f32 arccosine(f32 x) {
+  const HalfAngle by = half_angle(absolute(x));
+  const f32 t = by.wide ? copysign(by.root, x) : -x, turn = by.wide ? (x < 0.0f ? 2.0f : 0.0f) : 1.0f;
+  const f32 small = fused(t * by.z, arcsine_polynomial(by.z), by.wide ? copysign(1.0f, x) * by.rest : 0.0f);
+  return turned_by(turn, t, small);
+}
+
+// turn pi / 2 + sign arctan(share least / most), 0 <= share least <= most. From half of most on, pi / 4 is taken off.
+// What the quotient lost counts by the slope, near 1 - 0.85 z.
+__device__ inline f32 turned_arctangent(f32 least, f32 most, f32 share, f32 sign, f32 turn) {
+  const f32 taken = (share + share) * least > most ? sign : 0.0f, more = absolute(taken);
+  const f32 n = fused(-taken, most, sign * least), d = fused(more, least, most), d_rest = fused(more, least, most - d);
+  const f32 y = inverse(d), near = n * y, quotient = fused(fused(-near, d, n), y, near);
+  const f32 rest = fused(-quotient, d_rest, fused(-quotient, d, n)) * y, t = quotient * share, z = t * t;
+  const f32 t_rest = rest * share, small = fused(-0.85f * z, t_rest, t_rest);
+  return turned_by(fused(0.5f, taken, turn), t, fused(t * z, arctangent_polynomial(z), small));
+}
+__device__ inline f32 arctangent(f32 x) {
+  const f32 size = absolute(x);
+  const bool steep = size > 1.0f;
+  const f32 least = steep ? 1.0f : size, most = steep ? (size > 0x1p60f ? 0x1p60f : size) : 1.0f;
+  return copysign(turned_arctangent(least, most, 1.0f, steep ? -1.0f : 1.0f, steep ? 1.0f : 0.0f), x);
+}
+// Both are multiplied by a power of two, and a least that is small beside most by another one. Beside an infinity what
+// is finite is 0.
+__device__ inline f32 arctangent2(f32 y, f32 x) {
+  const f32 side = copysign(1.0f, x);
+  const bool steep = absolute(y) > absolute(x);
+  f32 least = steep ? absolute(x) : absolute(y), most = steep ? absolute(y) : absolute(x);
+  const bool low = most < 0x1p-30f, raised = least < 0x1p-32f && !low;
+  const f32 by = low ? 0x1p89f : most > 0x1p60f ? 0x1p-68f : 1.0f;
+  least = is_inf(most) && least < f32(infinity()) ? 0.0f : least * (raised ? 0x1p68f * by : by);
+  least = least > 0x1p60f ? 0x1p60f : least, most = bounded(most * by, 0x1p-60f, 0x1p60f);
+  const f32 share = raised ? 0x1p-68f : 1.0f, sign = steep ? -side : side, turn = steep ? 1.0f : 1.0f - side;
+  return copysign(turned_arctangent(least, most, share, sign, turn), y);
 }

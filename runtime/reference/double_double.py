@@ -123,17 +123,19 @@ def in_f32(short: Callable) -> Callable:
     """Makes a function that takes f32 another way than `elementary` does, and raises no warnings.
 
     Args:
-        short: what takes an array of f32 with at least one axis.
+        short: what takes arrays of f32, of one shape with at least one axis.
     """
 
     def chosen(function: Callable) -> Callable:
         @wraps(function)
-        def of_either(x):
-            array = np.asarray(x)
-            if array.dtype != np.float32:
-                return function(x)
+        def of_either(*arguments):
+            arrays = [np.asarray(argument) for argument in arguments]
+            if np.result_type(*arrays) != np.float32:
+                return function(*arguments)
+            arrays = spread(*arrays)
             with np.errstate(all="ignore"):
-                return np.asarray(short(np.atleast_1d(array)), np.float32).reshape(array.shape)
+                value = short(*(np.atleast_1d(array).astype(np.float32, copy=False) for array in arrays))
+                return np.asarray(value, np.float32).reshape(arrays[0].shape)
 
         return of_either
 

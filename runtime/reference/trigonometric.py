@@ -21,7 +21,7 @@ from skuda.reference.double_double import (
     two_product,
     two_sum,
 )
-from skuda.reference.elementary import F32, fma32, integer, polynomial
+from skuda.reference.elementary import F32, fma32, integer, polynomial, remainder
 
 _QUARTER = hexadecimal("0x1.921fb54442d18p+0", "0x1.1a62633145c07p-54")  # pi / 2
 _PARTS = hexadecimal("0x1.921fb544p+0", "0x1.0b4611a6p-34", "0x1.3198a2ep-69", "0x1.b839a252049c1p-104")  # 33 bits each
@@ -42,11 +42,21 @@ _COSINE = hexadecimal(
     "-0x1.8ff91c6f1d7d2p-37", "0x1.1eea850bdc83ep-29", "-0x1.27e4f8fb2b255p-22", "0x1.a01a019e19deap-16",
     "-0x1.6c16c16c1612ap-10", "0x1.5555555555554p-5",
 )  # fmt: skip
-# Of f32: (sin(r) - r) / r^3 and (cos(r) - 1 + r^2 / 2) / r^4; pi / 2 in three parts, the first and the last with other
-# signs; 2 / pi; and up to where that is enough.
+# Of f32: (sin(r) - r) / r^3, (cos(r) - 1 + r^2 / 2) / r^4, (tan(r) - r) / r^3, (arcsin(t) - t) / t^3 and
+# (arctan(t) - t) / t^3; pi / 2 in three parts, the first and the last with other signs; 2 / pi; and up to where that is
+# enough.
 SINE_F32 = hexadecimal("0x1.6cd828p-19", "-0x1.a00f9cp-13", "0x1.111108p-7", "-0x1.555556p-3")
 COSINE_F32 = hexadecimal("-0x1.242ab2p-22", "0x1.a0112p-16", "-0x1.6c16b8p-10", "0x1.555556p-5")
+TANGENT_F32 = hexadecimal(
+    "0x1.1fdaf6p-8", "0x1.01e8dcp-14", "0x1.63a692p-7", "0x1.5c9c34p-6", "0x1.badc94p-5", "0x1.110d94p-3",
+    "0x1.55556p-2",
+)  # fmt: skip
+ARCSINE_F32 = hexadecimal("0x1.595c6p-5", "0x1.8c3e5p-6", "0x1.747bb8p-5", "0x1.330204p-4", "0x1.5555c8p-3")
+ARCTANGENT_F32 = hexadecimal(
+    "0x1.3fd554p-5", "-0x1.480d4p-4", "0x1.c07268p-4", "-0x1.24503p-3", "0x1.999744p-3", "-0x1.555552p-2",
+)  # fmt: skip
 _HALF_PI_F32 = tuple(map(np.float32, hexadecimal("-0x1.921fb6p+0", "-0x1.777a5cp-25", "0x1.ee59dap-50")))
+_TURN_F32 = tuple(map(np.float32, hexadecimal("0x1.921fb6p+0", "-0x1.777a5cp-25")))  # pi / 2 in two parts
 _TWO_OVER_PI_F32 = np.float32(float.fromhex("0x1.45f306p-1"))
 _TURNED_END = np.float32(float.fromhex("0x1p+17"))
 _ARCTANGENT = hexadecimal(
@@ -144,14 +154,14 @@ def _turned_sine(high, low, quadrant):
     return np.where(quadrant & 2, -value, value)
 
 
-@in_f32(lambda x: np.where(np.abs(x) < np.float32(2.0**-13), x, _sine_of_turned(x, 0, sin)))
+@in_f32(lambda x: _of_near_angle(x, lambda angle: _next_to_zero(x, _sine_of_turned(*angle, 0)), sin))
 @elementary
 def sin(x, single):
     """The sine of f32 or f64, within 1 unit in the last place; infinities give NaN, zeros keep their sign."""
     return np.where(np.isfinite(x), _turned_sine(*_angle(x)) * np.copysign(1.0, x), np.nan)
 
 
-@in_f32(lambda x: _sine_of_turned(x, 1, cos))
+@in_f32(lambda x: _of_near_angle(x, lambda angle: _sine_of_turned(*angle, 1), cos))
 @elementary
 def cos(x, single):
     """The cosine of f32 or f64, within 1 unit in the last place; infinities give NaN."""
@@ -159,8 +169,24 @@ def cos(x, single):
     return np.where(np.isfinite(x), _turned_sine(high, low, quadrant + 1), np.nan)
 
 
-def _sine_of_turned(x, quarters: int, wide):
-    """The sine of x + quarters pi / 2, of f32, in sums of two f32; of a large x by `wide`, in f64."""
+@in_f32(lambda x: _of_near_angle(x, lambda angle: _next_to_zero(x, _tan_f32(*angle)), tan))
+@elementary
+def tan(x, single):
+    """The tangent of f32 or f64, within 1 unit in the last place; infinities give NaN, zeros keep their sign."""
+    high, low, quadrant = _angle(x)
+    s, c = fast_two_sum(*sine_near(high, low)), fast_two_sum(*cosine_near(high, low))
+    turned = quadrant & 1 != 0
+    above = [np.where(turned, *each) for each in zip(c, s, strict=True)]
+    below = [np.where(turned, *each) for each in zip(s, c, strict=True)]
+    value = sum(pair_quotient(above, below)) * np.copysign(1.0, np.where(turned, -x, x))
+    return np.where(np.isfinite(x), value, np.nan)
+
+
+# ---- the same of f32, in sums of two ----
+
+
+def _of_near_angle(x, function, wide):
+    """A function of x = quadrant pi / 2 + r + rest, given as (r, rest, quadrant); of a large x `wide`, in f64."""
     C = np.float32
     a, b, c = _HALF_PI_F32
     usual = np.where(np.abs(x) <= _TURNED_END, x, C(0))
@@ -169,36 +195,45 @@ def _sine_of_turned(x, quarters: int, wide):
     r = large - taken
     other = r - large
     lost = (large - (r - other)) - (taken + other)
-    rest = fma32(k, c, lost - fma32(k, b, -taken))
+    value = function((r, fma32(k, c, lost - fma32(k, b, -taken)), integer(k)))
+    far = ~(np.abs(x) <= _TURNED_END)
+    value[far] = wide(x[far].astype(np.float64)).astype(C)
+    return value
+
+
+def _next_to_zero(x, value):
+    """A value, or x where that is nearer."""
+    return np.where(np.abs(x) < np.float32(2.0**-13), x, value)
+
+
+def _sine_of_turned(r, rest, quadrant, quarters: int):
+    """The sine of an angle + quarters pi / 2."""
+    C = np.float32
     z = r * r
     sine = r + fma32(z * r, polynomial(SINE_F32, z), rest)
     half = C(0.5) * z
     near = C(1) - half
     small = fma32(C(-0.5), fma32(r, r, -z), fma32(-r, rest, (C(1) - near) - half))
     cosine = near + fma32(z * z, polynomial(COSINE_F32, z), small)
-    quadrant = integer(k) + quarters
+    quadrant = quadrant + quarters
     value = np.where(quadrant & 1, cosine, sine)
-    value = np.where(quadrant & 2, -value, value)
-    far = ~(np.abs(x) <= _TURNED_END)
-    value[far] = wide(x[far].astype(np.float64)).astype(C)
-    return value
+    return np.where(quadrant & 2, -value, value)
 
 
-@elementary
-def tan(x, single):
-    """The tangent of f32 or f64, within 1 unit in the last place; infinities give NaN, zeros keep their sign."""
-    high, low, quadrant = _angle(x)
-    s, c = sine_near(high, low), cosine_near(high, low)
-    turned = quadrant & 1 != 0
-    if single:
-        sine, cosine = sum(s), sum(c)
-        value = np.where(turned, -cosine / sine, sine / cosine) * np.copysign(1.0, x)
-    else:
-        s, c = fast_two_sum(*s), fast_two_sum(*c)
-        above = [np.where(turned, *each) for each in zip(c, s, strict=True)]
-        below = [np.where(turned, *each) for each in zip(s, c, strict=True)]
-        value = sum(pair_quotient(above, below)) * np.copysign(1.0, np.where(turned, -x, x))
-    return np.where(np.isfinite(x), value, np.nan)
+def _tan_f32(r, rest, quadrant):
+    """tan(r + rest) as a sum of two, and -1 by it. The rest counts by the slope at r, near 1 + 1.6 z, and what the cube
+    lost by about a half."""
+    C = np.float32
+    z = r * r
+    cube = z * r
+    cube_rest = fma32(fma32(r, r, -z), r, fma32(z, r, -cube))
+    rest = fma32(C(0.5), cube_rest, fma32(C(1.6) * z, rest, rest))
+    small = fma32(cube, polynomial(TANGENT_F32, z), rest)
+    value = r + small
+    lost = small - (value - r)
+    y = C(1) / -value
+    turned = fma32(fma32(lost, y, fma32(value, y, C(1))), y, y)
+    return np.where(quadrant & 1, turned, value)
 
 
 # ---- inverses ----
@@ -232,20 +267,6 @@ def _angle_of_point(n: Pair, d: Pair, negative):
     return high + (low + (turn * _QUARTER[1] + sign * angle[1]))
 
 
-def _angle_of_point_near(n, d, negative):
-    """The same in f64 alone, within 2^-48."""
-    steep = n > d
-    least, most = np.where(steep, d, n), np.where(steep, n, d)
-    step = np.rint(16.0 * (least / most))
-    c = 0.0625 * step
-    t = (least - c * most) / (most + c * least)
-    z = t * t
-    index = np.where(np.isnan(step), 0, step).astype(np.int64)
-    angle = _SIXTEENTHS[0][index] + (t + t * (z * horner(_ARCTANGENT, z)))
-    turn = np.where(steep, 1.0, np.where(negative, 2.0, 0.0))
-    return turn * _QUARTER[0] + np.where(steep != negative, -angle, angle)
-
-
 def _other_leg(x) -> Pair:
     """cos(arcsin(x)) for |x| <= 1."""
     square = two_product(x, x)
@@ -253,26 +274,23 @@ def _other_leg(x) -> Pair:
     return pair_root(fast_two_sum(rest[0], rest[1] - square[1]))
 
 
+@in_f32(lambda x: _asin_f32(x))
 @elementary
 def asin(x, single):
     """The arcsine of f32 or f64, within 1 unit in the last place; beyond 1 NaN; zeros keep their sign."""
     size = np.where(np.abs(x) <= 1, np.abs(x), np.nan)
-    if single:
-        value = _angle_of_point_near(size, np.sqrt((1.0 - size) * (1.0 + size)), False)
-    else:
-        value = _angle_of_point((size, np.zeros_like(size)), _other_leg(size), False)
-    return np.copysign(value, x)
+    return np.copysign(_angle_of_point((size, np.zeros_like(size)), _other_leg(size), False), x)
 
 
+@in_f32(lambda x: _acos_f32(x))
 @elementary
 def acos(x, single):
     """The arccosine of f32 or f64, within 1 unit in the last place; beyond 1 NaN."""
     size = np.where(np.abs(x) <= 1, np.abs(x), np.nan)
-    if single:
-        return _angle_of_point_near(np.sqrt((1.0 - size) * (1.0 + size)), size, x < 0)
     return _angle_of_point(_other_leg(size), (size, np.zeros_like(size)), x < 0)
 
 
+@in_f32(lambda y, x: _atan2_f32(y, x))
 @elementary
 def atan2(y, x, single):
     """The angle of the point (x, y), of f32 or f64, within 1 unit in the last place, with the special values of C's
@@ -284,22 +302,105 @@ def atan2(y, x, single):
     d = np.where(infinite, np.where(np.isinf(d), 1.0, 0.0), d)
     d = np.where((n == 0) & (d == 0), 1.0, d)
     negative = np.signbit(x)
-    if single:
-        angle = _angle_of_point_near(n, d, negative)
-    else:
-        small = n < d * 2.0**-60
-        ratio = n / d  # rounded once where it is subnormal too
-        n = np.where(small, 0.0, n)
-        d = np.where(d < n * 2.0**-60, 0.0, d)
-        most = np.maximum(n, d)
-        scale = np.where(most > 2.0**500, 2.0**-700, np.where(most < 2.0**-400, 2.0**700, 1.0))
-        zero = np.zeros_like(scale)
-        angle = _angle_of_point((n * scale, zero), (d * scale, zero), negative)
-        angle = np.where(small & ~negative, ratio, angle)
+    small = n < d * 2.0**-60
+    ratio = n / d  # rounded once where it is subnormal too
+    n = np.where(small, 0.0, n)
+    d = np.where(d < n * 2.0**-60, 0.0, d)
+    most = np.maximum(n, d)
+    scale = np.where(most > 2.0**500, 2.0**-700, np.where(most < 2.0**-400, 2.0**700, 1.0))
+    zero = np.zeros_like(scale)
+    angle = _angle_of_point((n * scale, zero), (d * scale, zero), negative)
+    angle = np.where(small & ~negative, ratio, angle)
     return np.where(np.isnan(x) | np.isnan(y), np.nan, np.copysign(angle, y))
 
 
+@in_f32(lambda x: _atan_f32(x))
 def atan(x):
     """The arctangent of f32 or f64, within 1 unit in the last place; zeros keep their sign."""
     x = np.asarray(x)
     return atan2(x, x.dtype.type(1))
+
+
+# ---- the same of f32, in sums of two ----
+
+
+def _turned_by(turn, t, small):
+    """turn pi / 2 + t + small, with what the sum lost."""
+    high, low = _TURN_F32
+    value = fma32(turn, high, t)
+    lost = fma32(turn, high, -value) + t
+    return value + (fma32(turn, low, small) + lost)
+
+
+def _half_angle(size):
+    """(2 s, what it lost, z, wide): beyond a half, arcsin(x) is pi / 2 - 2 arcsin(s) and arccos(x) is 2 arcsin(s),
+    s = sqrt((1 - x) / 2). What the root lost is the remainder over 2 s; the bits of s, from a number, are those of
+    1 / s within 6 %, which is near enough. z is s^2, or x^2 up to a half."""
+    C = np.float32
+    square = fma32(C(-0.5), size, C(0.5))
+    s = np.sqrt(square)
+    rest = remainder(square, s, s) * (np.int32(0x7EF311C7) - s.view(np.int32)).view(C)
+    wide = size > C(0.5)
+    return s + s, rest, np.where(wide, square, size * size), wide
+
+
+def _asin_f32(x):
+    C = np.float32
+    size = np.abs(x)
+    root, rest, z, wide = _half_angle(size)
+    t = np.where(wide, -root, size)
+    small = fma32(t * z, polynomial(ARCSINE_F32, z), np.where(wide, -rest, C(0)))
+    return np.copysign(_turned_by(np.where(wide, C(1), C(0)), t, small), x)
+
+
+def _acos_f32(x):
+    C = np.float32
+    root, rest, z, wide = _half_angle(np.abs(x))
+    t = np.where(wide, np.copysign(root, x), -x)
+    turn = np.where(wide, np.where(x < 0, C(2), C(0)), C(1))
+    small = fma32(t * z, polynomial(ARCSINE_F32, z), np.where(wide, np.copysign(C(1), x) * rest, C(0)))
+    return _turned_by(turn, t, small)
+
+
+def _turned_arctangent(least, most, share, sign, turn):
+    """turn pi / 2 + sign arctan(share least / most), 0 <= share least <= most. From half of most on, pi / 4 is taken
+    off. What the quotient lost counts by the slope, near 1 - 0.85 z."""
+    C = np.float32
+    taken = np.where((share + share) * least > most, sign, C(0))
+    more = np.abs(taken)
+    n, d = fma32(-taken, most, sign * least), fma32(more, least, most)
+    d_rest = fma32(more, least, most - d)
+    y = C(1) / d
+    near = n * y
+    quotient = fma32(remainder(n, d, near), y, near)
+    rest = fma32(-quotient, d_rest, remainder(n, d, quotient)) * y
+    t, t_rest = quotient * share, rest * share
+    z = t * t
+    small = fma32(C(-0.85) * z, t_rest, t_rest)
+    return _turned_by(fma32(C(0.5), taken, turn), t, fma32(t * z, polynomial(ARCTANGENT_F32, z), small))
+
+
+def _atan_f32(x):
+    C = np.float32
+    size = np.abs(x)
+    steep = size > 1
+    least, most = np.where(steep, C(1), size), np.where(steep, np.minimum(size, C(2.0**60)), C(1))
+    sign, turn = np.where(steep, C(-1), C(1)), np.where(steep, C(1), C(0))
+    return np.copysign(_turned_arctangent(least, most, C(1), sign, turn), x)
+
+
+def _atan2_f32(y, x):
+    """Both are multiplied by a power of two, and a least that is small beside most by another one. Beside an infinity
+    what is finite is 0."""
+    C = np.float32
+    side = np.copysign(C(1), x)
+    steep = np.abs(y) > np.abs(x)
+    least, most = np.where(steep, np.abs(x), np.abs(y)), np.where(steep, np.abs(y), np.abs(x))
+    low = most < C(2.0**-30)
+    raised = (least < C(2.0**-32)) & ~low
+    by = np.where(low, C(2.0**89), np.where(most > C(2.0**60), C(2.0**-68), C(1)))
+    least = np.where(np.isinf(most) & (least < np.inf), C(0), least * np.where(raised, C(2.0**68) * by, by))
+    least, most = np.minimum(least, C(2.0**60)), np.clip(most * by, C(2.0**-60), C(2.0**60))
+    share, sign = np.where(raised, C(2.0**-68), C(1)), np.where(steep, -side, side)
+    turn = np.where(steep, C(1), C(1) - side)
+    return np.copysign(_turned_arctangent(least, most, share, sign, turn), y)

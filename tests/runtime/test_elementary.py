@@ -318,6 +318,8 @@ POLYNOMIALS = {
     "power_of_two_polynomial(f32 f)": powers.EXP2_F32, "less_one_polynomial(f32 r)": powers.EXPM1_F32,
     "one_plus_polynomial(f32 g)": powers.LOG_F32,
     "sine_polynomial(f32 z)": trigonometric.SINE_F32, "cosine_polynomial(f32 z)": trigonometric.COSINE_F32,
+    "tangent_polynomial(f32 z)": trigonometric.TANGENT_F32, "arcsine_polynomial(f32 z)": trigonometric.ARCSINE_F32,
+    "arctangent_polynomial(f32 z)": trigonometric.ARCTANGENT_F32,
     "slope_polynomial(f32 q)": error_functions._SLOPE[np.float32][:-1],
     "slope_polynomial(f64 q)": error_functions._SLOPE[np.float64][:-2],
 }  # fmt: skip
@@ -326,7 +328,7 @@ POLYNOMIALS = {
 @pytest.mark.parametrize("head", POLYNOMIALS)
 def test_cuda_has_the_polynomials(head):
     headers = {"elementary.cuh": ("exp", "log"), "powers.cuh": ("power", "less", "one_plus")}
-    headers["trigonometric.cuh"] = "sine", "cosine"
+    headers["trigonometric.cuh"] = "sine", "cosine", "tangent", "arc"
     header = next((name for name, heads in headers.items() if head.startswith(heads)), "erf.cuh")
     word = head.partition("(")[2][:3]
     found = [float.fromhex(each) if "0x" in each else float(each) for each in _NUMBER.findall(

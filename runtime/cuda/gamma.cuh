@@ -226,6 +226,6 @@ template <bool CAREFUL> __device__ inline f64 gamma_derivative_of(f64 x) {
 }
 __device__ inline f64 gamma_derivative(f64 x) { return gamma_derivative_of<true>(x); }
 
-// Of f32 where terms cancel.
+// Of f32 where terms cancel, and of special values.
 __device__ __noinline__ f32 careful_gamma_logarithm(f32 x) { return f32(gamma_logarithm_of<false>(x)); }
-__device__ inline f32 gamma_derivative(f32 x) { return f32(gamma_derivative_of<false>(x)); }
+__device__ __noinline__ f32 careful_gamma_derivative(f32 x) { return f32(gamma_derivative_of<false>(x)); }

@@ -1,5 +1,5 @@
-// The logarithm of the gamma function of f32 in steps that CPU and GPU have in common, sums of two f32:
-// `reference.gamma_f32` has the same text in NumPy.
+// The logarithm of the gamma function and its derivative of f32 in steps that CPU and GPU have in common, sums of two
+// f32: `reference.gamma_f32` has the same text in NumPy.
 #pragma once
 #include "powers.cuh"
 
@@ -103,4 +103,85 @@ __device__ inline f32 gamma_logarithm(f32 x) {
   const f32 small = fused(zeros, q_rest, zeros_rest * q) - (below ? log_rest : 0.0f);
   const f32 near = fused(zeros, q, small) - (below ? log : 0.0f);
   return x < 3.0f ? near : fused(x, less, stirling_rest(x, inverse_a, less, log_rest));
+}
+
+// The derivative at 1 + u over u - u0, its zero, by m = u - 1, for u up to 2, but for the last two steps.
+__device__ inline f32 gamma_derivative_polynomial(f32 m) {
+  f32 p = 0x1.00ca88p-14f;
+  p = fused(p, m, -0x1.eb43d4p-14f);
+  p = fused(p, m, 0x1.062522p-17f);
+  p = fused(p, m, -0x1.204208p-15f);
+  p = fused(p, m, 0x1.a6eb7cp-12f);
+  p = fused(p, m, -0x1.9b265p-11f);
+  p = fused(p, m, 0x1.5bef0ap-10f);
+  p = fused(p, m, -0x1.61255cp-9f);
+  p = fused(p, m, 0x1.6c5b0ep-8f);
+  p = fused(p, m, -0x1.73d73ap-7f);
+  p = fused(p, m, 0x1.8025c4p-6f);
+  p = fused(p, m, -0x1.95ea6ep-5f);
+  return fused(p, m, 0x1.be76bap-4f);
+}
+// 1 / e - pi / tan(pi e) over e, for |e| up to 1/4.
+__device__ inline f32 cotangent_rest(f32 e) {
+  const f32 z = e * e;
+  f32 p = 0x1.27a446p+1f;
+  p = fused(p, z, 0x1.fe7f66p+0f);
+  p = fused(p, z, 0x1.047682p+1f);
+  p = fused(p, z, 0x1.15132cp+1f);
+  return fused(p, z, 0x1.a51a66p+1f);
+}
+// pi tan(pi h) in two parts, for |h| up to 1/4.
+__device__ inline f32 tangent_parts(f32 h, f32& rest) {
+  const f32 z = h * h;
+  f32 p = 0x1.87656ep+18f;
+  p = fused(p, z, -0x1.1bd5d6p+9f);
+  p = fused(p, z, 0x1.3c685cp+13f);
+  p = fused(p, z, 0x1.f131d4p+10f);
+  p = fused(p, z, 0x1.008414p+9f);
+  p = fused(p, z, 0x1.005b2ap+7f);
+  p = fused(p, z, 0x1.03c1fap+5f);
+  const f32 q = fused(p, z, 0x1.3bd3ccp+3f), q_rest = fused(p, z, 0x1.3bd3ccp+3f - q) + 0x1.37c8bcp-22f;
+  const f32 value = h * q;
+  rest = fused(h, q_rest, fused(h, q, -value));
+  return value;
+}
+__device__ f32 careful_gamma_derivative(f32 x);  // by way of f64
+// The derivative at 1 + u, for u = |x| below 1 and x - 1 above, from 2 on by its series; less 1 / x from 0 to 1, and
+// less pi / tan(pi x) below 0.
+__device__ inline f32 gamma_derivative(f32 x) {
+  const bool negative = x < 0.0f, below = x < 1.0f;
+  const f32 nearest = (x - 0x1.8p23f) + 0x1.8p23f, e = negative ? x - nearest : x;
+  if (!(x > -0x1p22f && absolute(e) >= 0x1p-60f && absolute(x) <= 0x1p60f)) return careful_gamma_derivative(x);
+  const f32 u = below ? absolute(x) : x - 1.0f, from = u - 0x1.d8b618p-2f, m = u - 1.0f;
+  const f32 p = gamma_derivative_polynomial(m), p1 = fused(p, m, -0x1.0aff28p-2f);
+  const f32 p1_rest = fused(p, m, -0x1.0aff28p-2f - p1), q = fused(p1, m, 0x1.9213d4p-1f);
+  const f32 q_rest = fused(p1_rest, m, fused(p1, m, 0x1.9213d4p-1f - q) + 0x1.9cdae8p-27f), near = from * q;
+  const f32 near_rest = fused(from, q_rest, fused(from, q, -near)) + q * -0x1.ab5f2p-27f;
+  const f32 z = absolute(x), w = inverse(z), v = w * w;
+  f32 log_rest;
+  const f32 log = logarithm_parts(z, 0.0f, w, log_rest);
+  f32 r = 0x1.0cdd6ep-9f;
+  r = fused(r, v, -0x1.9e803ap-9f);
+  r = fused(r, v, 0x1.fabd9ep-9f);
+  r = fused(r, v, -0x1.10e7d4p-7f);
+  r = fused(r, v, 0x1.55554p-4f);
+  const f32 far_rest = fused(negative ? 0.5f : -0.5f, w, fused(-r, v, log_rest));
+  const bool is_near = u < 2.0f;
+  f32 value = is_near ? near : log, rest = is_near ? near_rest : far_rest;
+  if (below) {
+    const f32 y = inverse(e), y_rest = y * fused(-e, y, 1.0f);
+    f32 other = y, other_rest = y_rest;
+    if (negative) {
+      other_rest = fused(-e, cotangent_rest(e), y_rest);
+      f32 tangent_rest;
+      const f32 tangent = tangent_parts(copysign(0.5f, e) - e, tangent_rest);
+      const bool wide = absolute(e) > 0.25f;
+      other = wide ? tangent : other, other_rest = wide ? tangent_rest : other_rest;
+    }
+    const f32 sum = value - other, back = sum - value;
+    rest = ((value - (sum - back)) - (other + back)) + (rest - other_rest);
+    value = sum;
+    if (negative && absolute(value + rest) < (is_near ? 0x1p-5f : 0.5f)) return careful_gamma_derivative(x);
+  }
+  return value + rest;
 }

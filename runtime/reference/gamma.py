@@ -20,7 +20,7 @@ from skuda.reference.double_double import (
     two_product,
     two_sum,
 )
-from skuda.reference.gamma_f32 import lgamma_f32
+from skuda.reference.gamma_f32 import digamma_f32, lgamma_f32
 from skuda.reference.gamma_zeros import (
     PI,
     STIRLING,
@@ -252,12 +252,18 @@ def _lgamma(x, careful: bool):
     return np.where(np.isnan(x), np.nan, np.where(_is_pole(x) | (size == np.inf), np.inf, result))
 
 
+@in_f32(lambda x: digamma_f32(x, lambda y: _digamma(y.astype(np.float64), False).astype(np.float32)))
 @elementary
 def digamma(x, single):
     """The derivative of log gamma, of f32 or f64; 0 gives the infinity of the other sign, other poles and -inf NaN.
 
     Within 2 units in the last place.
     """
+    return _digamma(x, True)
+
+
+def _digamma(x, careful: bool):
+    """careful: as for lgamma."""
     usual = np.where(_is_pole(x) | ~np.isfinite(x), 1.5, x)
     a, negative = np.abs(usual), usual < 0
     beyond = a >= np.where(negative, 9.0, 10.0)
@@ -275,7 +281,7 @@ def digamma(x, single):
     low = more[1] + (value[1] + np.where(usual < 1, share * inverse[1], 0.0))
     turned = two_sum(more[0], np.where(negative, sign * cotangent[0], 0.0))
     result = turned[0] + (turned[1] + (low + np.where(negative, sign * cotangent[1], 0.0)))
-    cancelled = (not single) & negative & ~tiny & has_cancelled(result, more[0], 0.1875)
+    cancelled = careful & negative & ~tiny & has_cancelled(result, more[0], 0.1875)
     result = replaced(result, cancelled, derivative_near_zeros, usual)
     result = np.where(tiny, -1.0 / usual, result)
     at_poles = np.where(x == 0, -np.copysign(np.inf, x), np.where(x == np.inf, np.inf, np.nan))

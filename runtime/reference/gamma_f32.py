@@ -1,4 +1,5 @@
-"""The logarithm of the gamma function of f32 in steps that CPU and GPU have in common, sums of two f32.
+"""The logarithm of the gamma function and its derivative of f32 in steps that CPU and GPU have in common, sums of two
+f32.
 
 runtime/cuda/gamma_f32.cuh is the same text in C++.
 """
@@ -42,6 +43,28 @@ _ZEROS = np.array([
 ]).T.astype(_C)  # fmt: skip
 # 1 - sin(pi d) / (pi d) by d^2, over d^2.
 _SINE = hexadecimal("0x1.22632cp-9", "-0x1.abb33ap-6", "0x1.86a584p-3", "-0x1.9f9ca6p-1", "0x1.a51a66p+0")
+# The derivative at 1 + u over u - u0, its zero, by m = u - 1, for u up to 2; the last two coefficients; u0.
+_SLOPE = hexadecimal(
+    "0x1.00ca88p-14", "-0x1.eb43d4p-14", "0x1.062522p-17", "-0x1.204208p-15", "0x1.a6eb7cp-12",
+    "-0x1.9b265p-11", "0x1.5bef0ap-10", "-0x1.61255cp-9", "0x1.6c5b0ep-8", "-0x1.73d73ap-7",
+    "0x1.8025c4p-6", "-0x1.95ea6ep-5", "0x1.be76bap-4",
+)  # fmt: skip
+_SLOPE_LAST = tuple(map(_C, hexadecimal("-0x1.0aff28p-2", "0x1.9213d4p-1", "0x1.9cdae8p-27")))
+_SLOPE_ZERO = tuple(map(_C, hexadecimal("0x1.d8b618p-2", "-0x1.ab5f2p-27")))
+# 1 / e - pi / tan(pi e) over e, for |e| up to 1/4, by e^2.
+_COTANGENT = hexadecimal(
+    "0x1.27a446p+1", "0x1.fe7f66p+0", "0x1.047682p+1", "0x1.15132cp+1", "0x1.a51a66p+1",
+)  # fmt: skip
+# pi tan(pi h) / h, for |h| up to 1/4, by h^2, and its value at 0.
+_TANGENT = hexadecimal(
+    "0x1.87656ep+18", "-0x1.1bd5d6p+9", "0x1.3c685cp+13", "0x1.f131d4p+10", "0x1.008414p+9",
+    "0x1.005b2ap+7", "0x1.03c1fap+5",
+)  # fmt: skip
+_TANGENT_LAST = tuple(map(_C, hexadecimal("0x1.3bd3ccp+3", "0x1.37c8bcp-22")))
+# log x - 1 / (2 x) less the derivative, times x^2, by 1 / x^2.
+_SERIES = hexadecimal(
+    "0x1.0cdd6ep-9", "-0x1.9e803ap-9", "0x1.fabd9ep-9", "-0x1.10e7d4p-7", "0x1.55554p-4",
+)  # fmt: skip
 
 
 def _logarithm_parts(a, a_rest, inverse_a):
@@ -137,3 +160,55 @@ def lgamma_f32(x, careful: Callable):
         if where.any():
             value[where] = way(x_far[where])
     return value
+
+
+def _tangent_parts(h):
+    """pi tan(pi h) in two parts, for |h| up to 1/4."""
+    z = h * h
+    p = polynomial(_TANGENT, z)
+    q = fma32(p, z, _TANGENT_LAST[0])
+    q_rest, value = fma32(p, z, _TANGENT_LAST[0] - q) + _TANGENT_LAST[1], h * q
+    return value, fma32(h, q_rest, fma32(h, q, -value))
+
+
+def digamma_f32(x, careful: Callable):
+    """The derivative at 1 + u, for u = |x| below 1 and x - 1 above, from 2 on by its series; less 1 / x from 0 to 1,
+    and less pi / tan(pi x) below 0.
+
+    Args:
+        careful: the function by way of f64, for where terms cancel, and for special values.
+    """
+    negative, below = x < 0, x < 1
+    nearest = (x - _C(1.5 * 2.0**23)) + _C(1.5 * 2.0**23)
+    e = np.where(negative, x - nearest, x)
+    given, usual = x, (x > _C(-(2.0**22))) & (np.abs(e) >= _C(2.0**-60)) & (np.abs(x) <= _C(2.0**60))
+    x, e = np.where(usual, x, _C(1.5)), np.where(usual, e, _C(1.5))
+    negative, below = negative & usual, below & usual
+    z = np.abs(x)
+    u = np.where(below, z, x - _C(1))
+    apart, m = u - _SLOPE_ZERO[0], u - _C(1)
+    p = polynomial(_SLOPE, m)
+    p1 = fma32(p, m, _SLOPE_LAST[0])
+    p1_rest, q = fma32(p, m, _SLOPE_LAST[0] - p1), fma32(p1, m, _SLOPE_LAST[1])
+    q_rest, near = fma32(p1_rest, m, fma32(p1, m, _SLOPE_LAST[1] - q) + _SLOPE_LAST[2]), apart * q
+    near_rest = fma32(apart, q_rest, fma32(apart, q, -near)) + q * _SLOPE_ZERO[1]
+    w = _C(1) / z
+    v = w * w
+    log, log_rest = _logarithm_parts(z, _C(0), w)
+    far_rest = fma32(np.where(negative, _C(0.5), _C(-0.5)), w, fma32(-polynomial(_SERIES, v), v, log_rest))
+    is_near = u < 2
+    value, rest = np.where(is_near, near, log), np.where(is_near, near_rest, far_rest)
+    y = _C(1) / e
+    y_rest = y * fma32(-e, y, _C(1))
+    tangent = _tangent_parts(np.copysign(_C(0.5), e) - e)
+    wide = negative & (np.abs(e) > _C(0.25))
+    other_rest = np.where(negative, fma32(-e, polynomial(_COTANGENT, e * e), y_rest), y_rest)
+    other, other_rest = np.where(wide, tangent[0], y), np.where(wide, tangent[1], other_rest)
+    total = value - other
+    back = total - value
+    lost = ((value - (total - back)) - (other + back)) + (rest - other_rest)
+    result = np.where(below, total + lost, value + rest)
+    cancelled = ~usual | (negative & (np.abs(result) < np.where(is_near, _C(2.0**-5), _C(0.5))))
+    if cancelled.any():
+        result[cancelled] = careful(given[cancelled])
+    return result

@@ -118,11 +118,21 @@ __device__ inline f64 ln2_high(f64) { return 0x1.62e42feep-1; }
 __device__ inline f32 ln2_low(f32) { return 0x1.7f7d1cp-20f; }
 __device__ inline f64 ln2_low(f64) { return 0x1.a39ef35793c76p-33; }
 
+// A logarithm where its argument is not above 0 and finite. A quotient by 0 would be computed, slowly.
+__device__ inline f32 logarithm_end(f32 x) {
+  return x == 0.0f ? __int_as_float(0xff800000) : x < 0.0f ? __int_as_float(0x7fffffff) : x;
+}
+__device__ inline f64 logarithm_end(f64 x) {
+  return x == 0.0 ? __longlong_as_double(0xfff0000000000000ll)
+                  : x < 0.0 ? __longlong_as_double(0x7fffffffffffffffll) : x;
+}
+
+// s is the IEEE quotient f / (2 + f): the divisor lies in 1.7 .. 2.5, and f is 0 or no less than its last bit.
 template <typename C> __device__ inline C logarithm(C x) {
-  if (!(x > C(0)) || is_inf(x)) return x == C(0) ? -C(1) / C(0) : x < C(0) ? C(0) / C(0) : x;
   C k;
-  const C f = mantissa(x, k) - C(1);
-  const C half = C(0.5) * f * f, s = divided(f, C(2) + f), z = s * s;
+  const C f = mantissa(x, k) - C(1), sum = C(2) + f, inverse_sum = inverse(sum), near = f * inverse_sum;
+  const C half = C(0.5) * f * f, s = fused(-fused(sum, near, -f), inverse_sum, near), z = s * s;
   const C rest = s * (half + z * logarithm_polynomial(z)) + k * ln2_low(x);
-  return k * ln2_high(x) - ((half - rest) - f);
+  const C value = k * ln2_high(x) - ((half - rest) - f);
+  return x > C(0) && is_finite(x) ? value : logarithm_end(x);
 }

@@ -1,6 +1,6 @@
 // Exponentials, logarithms, powers and roots in steps that CPU and GPU have in common: `reference.powers` has the
-// same text in NumPy. f64 is computed in double-double where it matters, f32 in f64, but for 2^x, e^x - 1 and
-// logarithms, which are sums of two f32; each result is rounded once at the end.
+// same text in NumPy. f64 is computed in double-double where it matters, f32 in f64, but for 2^x, e^x - 1,
+// logarithms and powers, which are sums of two f32; each result is rounded once at the end.
 #pragma once
 #include "double_double.cuh"
 #include "elementary.cuh"
@@ -168,12 +168,9 @@ __device__ inline f64 logarithm_near(f64 high) {
       (r + (by[2] + (power * 0x1.ef35793c7673p-45 - 0.5 * square + r * square * logarithm_rest(r))));
 }
 
-// What log and its kin give where x is not above 0 and finite.
-__device__ inline f64 logarithm_limit(f64 x) { return x == 0.0 ? -infinity() : x < 0.0 ? not_a_number() : x; }
-
 // log x times a constant in two parts.
 __device__ inline f64 scaled_logarithm(f64 x, f64 high, f64 low) {
-  if (!(x > 0.0 && is_finite(x))) return logarithm_limit(x);
+  if (!(x > 0.0 && is_finite(x))) return logarithm_end(x);
   const bool subnormal = x < 0x1p-1022;
   const DoubleDouble log = logarithm_pair(subnormal ? x * 0x1p54 : x, 0.0, subnormal ? -54 : 0);
   const DoubleDouble product = two_product(log.high, high);
@@ -183,7 +180,7 @@ __device__ inline f64 logarithm2(f64 x) { return scaled_logarithm(x, 0x1.7154765
 __device__ inline f64 logarithm10(f64 x) { return scaled_logarithm(x, 0x1.bcb7b1526e50ep-2, 0x1.95355baaafad3p-57); }
 // log(1 + x).
 __device__ inline f64 logarithm_one_plus(f64 x) {
-  if (!(x > -1.0 && is_finite(x))) return logarithm_limit(x + 1.0);
+  if (!(x > -1.0 && is_finite(x))) return logarithm_end(x + 1.0);
   if (fabs(x) < 0x1p-54) return x;
   const DoubleDouble sum = two_sum(1.0, x);
   const DoubleDouble log = logarithm_pair(sum.high, sum.low, 0);
@@ -203,22 +200,18 @@ __device__ inline f64 power_of(f64 base, f64 exponent) {
   return exponential_value(
       exponential_parts(bounded(product.high, -800.0, 800.0), usual ? product.low + by * log.low : 0.0));
 }
-__device__ inline f64 power_near(f64 base, f64 exponent) {
-  const f64 log = base > 0.0 && is_finite(base) ? logarithm_near(base) : base == 0.0 ? -infinity() : base;
-  return exponential_value(exponential_parts(bounded(exponent * log, -800.0, 800.0), 0.0));
-}
-// base^exponent as C's pow has it, by its magnitude.
-template <typename Magnitude> __device__ inline f64 signed_power(f64 base, f64 exponent, Magnitude magnitude) {
-  if (base == 1.0 || exponent == 0.0) return 1.0;
-  if (is_nan(base) || is_nan(exponent)) return not_a_number();
+// base^exponent as C's pow has it, by the power of the magnitude.
+template <typename C> __device__ inline C signed_power(C base, C exponent, C value) {
+  if (base == C(1) || exponent == C(0)) return C(1);
+  if (is_nan(base) || is_nan(exponent)) return C(not_a_number());
   const bool integral = rint(exponent) == exponent;
-  if (base < 0.0 && is_finite(base) && !integral) return not_a_number();
-  const bool odd = integral && rint(0.5 * exponent) != 0.5 * exponent;
-  const f64 value = fabs(base) == 1.0 ? 1.0 : magnitude(fabs(base), exponent);
-  return odd ? copysign(value, base) : value;
+  if (base < C(0) && is_finite(base) && !integral) return C(not_a_number());
+  const bool odd = integral && rint(C(0.5) * exponent) != C(0.5) * exponent;
+  const C size = absolute(base) == C(1) ? C(1) : value;
+  return odd ? copysign(size, base) : size;
 }
 __device__ inline f64 power(f64 base, f64 exponent) {
-  return signed_power(base, exponent, [](f64 a, f64 b) { return power_of(a, b); });
+  return signed_power(base, exponent, power_of(absolute(base), exponent));
 }
 
 // 1 / sqrt(x).
@@ -314,10 +307,6 @@ __device__ inline f32 one_plus_polynomial(f32 g) {
   p = fused(p, g, -0x1.ffffeep-3f);
   return fused(p, g, 0x1.555546p-2f);
 }
-// A logarithm where its argument is not above 0 and finite; a quotient by 0 would be computed, slowly.
-__device__ inline f32 logarithm_end(f32 x) {
-  return x == 0.0f ? -f32(infinity()) : x < 0.0f ? f32(not_a_number()) : x;
-}
 // k unit + log(1 + g) scale of x = 2^k (1 + g); unit and scale in two parts each, the first of unit with few digits.
 __device__ inline f32 scaled_logarithm(f32 x, f32 unit, f32 unit_rest, f32 scale, f32 scale_rest) {
   if (!(x > 0.0f) || is_inf(x)) return logarithm_end(x);
@@ -345,10 +334,40 @@ __device__ inline f32 logarithm_one_plus(f32 x) {
   return absolute(x) < 0x1p-25f ? x : value + (((whole - value) + g) + (bent + g_rest));
 }
 
-// f32 by way of f64.
-__device__ inline f32 power(f32 base, f32 exponent) {
-  return f32(signed_power(base, exponent, [](f64 a, f64 b) { return power_near(a, b); }));
+// (log2(m) / s - c0 - c1 s^2) / s^4, of s^2, for m = (1 + s) / (1 - s) from 0.707 to 1.414.
+__device__ inline f32 binary_logarithm_polynomial(f32 z) {
+  f32 p = 0x1.59fc5p-2f;
+  p = fused(p, z, 0x1.a5bb5p-2f);
+  return fused(p, z, 0x1.27770ep-1f);
 }
+// The magnitude of a power, of a positive finite base, by its logarithm in two parts: k + s (c0 + c1 s^2 + ...).
+__device__ inline f32 power_of(f32 base, f32 exponent) {
+  const f32 c0 = 0x1.715476p+1f, c1 = 0x1.ec709ep-1f;
+  f32 k;
+  const f32 g = mantissa(base, k) - 1.0f, y = inverse(2.0f + g), s = g * y;
+  const f32 s_rest = y * fused(-s, g, fused(-2.0f, s, g)), z = s * s, z_rest = fused(s, s, -z);
+  const f32 by = fused(z, c1, c0), lost = fused(z_rest, c1, fused(z, c1, c0 - by)) + 0x1.4ae0cp-25f;
+  const f32 by_rest = fused(z, fused(z, binary_logarithm_polynomial(z), -0x1.e2fe02p-28f), lost);
+  const f32 near = s * by, near_rest = fused(s, by_rest, fused(s_rest, fused(z, c0, c0), fused(s, by, -near)));
+  const f32 log = k + near, log_rest = ((k - log) + near) + near_rest;
+  const f32 whole = exponent * log, whole_rest = fused(exponent, log_rest, fused(exponent, log, -whole));
+  const f32 rest = absolute(whole) < 151.0f ? whole_rest : 0.0f;
+  const f32 t = bounded(whole, -150.5f, 128.5f), power = t + 0x1.8p23f, part = t - (power - 0x1.8p23f), f = part + rest;
+  const f32 one = fused(part, 0x1.62e43p-1f, 1.0f), one_rest = fused(part, 0x1.62e43p-1f, 1.0f - one);
+  const f32 value = one + fused(f * f, power_of_two_polynomial(f), fused(rest, 0x1.62e43p-1f, one_rest));
+  const u32 bits = u32(__float_as_int(power)), half = bits >> 1;
+  return value * __int_as_float(i32((half << 23) + 0x3f800000u)) *
+      __int_as_float(i32(((bits - half) << 23) + 0x3f800000u));
+}
+__device__ inline f32 power_end(f32 base, f32 exponent, f32 value) {
+  const f32 size = absolute(base), beyond = (size > 1.0f) == (exponent > 0.0f) ? f32(infinity()) : 0.0f;
+  return signed_power(base, exponent, size > 0.0f && is_finite(size) && is_finite(exponent) ? value : beyond);
+}
+__device__ inline f32 power(f32 base, f32 exponent) {
+  const f32 value = power_of(absolute(base), exponent);
+  return base > 0.0f && is_finite(base) && is_finite(exponent) ? value : power_end(base, exponent, value);
+}
+
 // Correctly rounded, by a step of Newton from any estimate within 10 units and one from what that leaves exactly. Where
 // there is no step, the estimate is the value.
 __device__ inline f32 inverse_root(f32 x) {

@@ -1,7 +1,7 @@
 """Exponentials, logarithms, powers and roots in steps that CPU and GPU have in common, so that both give the same bits.
 
 runtime/cuda/powers.cuh is the same text in C++. f64 is computed in double-double where it matters, f32 in f64, but for
-exp2, expm1 and logarithms, which are sums of two f32; each result is rounded once at the end.
+exp2, expm1, logarithms and pow, which are sums of two f32; each result is rounded once at the end.
 """
 
 from __future__ import annotations
@@ -47,6 +47,11 @@ LOG_F32 = hexadecimal(
 _UNITS_LOG2 = tuple(map(np.float32, hexadecimal("0x1p+0", "0x0p+0", "0x1.715476p+0", "0x1.4ae0cp-26")))
 _UNITS_LOG10 = tuple(map(np.float32, hexadecimal("0x1.344p-2", "0x1.3509f8p-18", "0x1.bcb7b2p-2", "-0x1.5b235ep-27")))
 _LN2_F32 = np.float32(float.fromhex("0x1.62e43p-1"))
+# (log2(m) / s - c0 - c1 s^2) / s^4 for m = (1 + s) / (1 - s); c0 and c1 in two parts each.
+LOG2_F32 = hexadecimal("0x1.59fc5p-2", "0x1.a5bb5p-2", "0x1.27770ep-1")
+_SERIES_F32 = tuple(
+    map(np.float32, hexadecimal("0x1.715476p+1", "0x1.4ae0cp-25", "0x1.ec709ep-1", "-0x1.e2fe02p-28"))
+)
 _LOG2E = hexadecimal("0x1.71547652b82fep+0", "0x1.777d0ffda0d24p-56")
 _LOG10E = hexadecimal("0x1.bcb7b1526e50ep-2", "0x1.95355baaafad3p-57")
 _LN2 = hexadecimal("0x1.62e42fefa39efp-1", "0x1.abc9e3b39803fp-56")
@@ -288,13 +293,19 @@ def _parts_f32(x):
     return above >> 23, ((above & 0x7FFFFF) + np.int32(0x3F3504F3)).view(np.float32)
 
 
-def _scaled_f32(x, unit, unit_rest, scale, scale_rest):
-    """k unit + log(1 + g) scale of x = 2^k (1 + g)."""
+def _near_one_f32(x):
+    """(k, g): x = (1 + g) 2^k with 1 + g from 0.707 to 1.414, of 1 where x is not above 0 and finite."""
     C = np.float32
     usual = np.where((x > 0) & (x < np.inf), x, C(1))
     subnormal = usual < C(2.0**-126)
     power, m = _parts_f32(np.where(subnormal, usual * C(2.0**24), usual))
-    k, g = (power - np.where(subnormal, 24, 0)).astype(C), m - C(1)
+    return (power - np.where(subnormal, 24, 0)).astype(C), m - C(1)
+
+
+def _scaled_f32(x, unit, unit_rest, scale, scale_rest):
+    """k unit + log(1 + g) scale of x = 2^k (1 + g)."""
+    C = np.float32
+    k, g = _near_one_f32(x)
     square = g * g
     bent = fma32(square * g, polynomial(LOG_F32, g), C(-0.5) * square)
     near = g * scale
@@ -324,32 +335,67 @@ def _log1p_f32(x):
 # ---- powers and roots ----
 
 
+@in_f32(lambda base, exponent: _pow_f32(base, exponent))
 @elementary
 def pow(base, exponent, single):
     """base^exponent of f32 or f64, within 1 unit in the last place, with the special values of C's pow."""
     base, exponent = spread(base, exponent)
     size = np.abs(base)
     usual, raised = _usual(size)
-    if single:
-        product = exponent * _log_limit(size, logarithm_near(usual))
-        value = _exponential(*exponential_parts(np.clip(product, -800.0, 800.0)))
-    else:
-        high, low = logarithm_pair(usual, raised=raised)
-        by = np.clip(exponent, -(2.0**65), 2.0**65)
-        product = two_product(by, _log_limit(size, high))
-        low = np.where(np.abs(product[0]) < 800, product[1] + by * low, 0.0)
-        value = _exponential(*exponential_parts(np.clip(product[0], -800.0, 800.0), low))
-    value = np.where(size == 1, 1.0, value)
+    high, low = logarithm_pair(usual, raised=raised)
+    high = np.where(size == 0, -np.inf, np.where(size < np.inf, high, size))
+    by = np.clip(exponent, -(2.0**65), 2.0**65)
+    product = two_product(by, high)
+    low = np.where(np.abs(product[0]) < 800, product[1] + by * low, 0.0)
+    return _signed(base, exponent, _exponential(*exponential_parts(np.clip(product[0], -800.0, 800.0), low)))
+
+
+def _signed(base, exponent, value):
+    """base^exponent as C's pow has it, by the power of the magnitude."""
+    size = np.where(np.abs(base) == 1, base.dtype.type(1), value)
     integral = np.rint(exponent) == exponent
-    odd = integral & (np.rint(0.5 * exponent) != 0.5 * exponent)
-    value = np.where(odd, np.copysign(value, base), value)
-    undefined = (base < 0) & (size < np.inf) & ~integral | np.isnan(base) | np.isnan(exponent)
+    half = base.dtype.type(0.5) * exponent
+    odd = integral & (np.rint(half) != half)
+    value = np.where(odd, np.copysign(size, base), size)
+    undefined = (base < 0) & (base > -np.inf) & ~integral | np.isnan(base) | np.isnan(exponent)
     return np.where((base == 1) | (exponent == 0), 1.0, np.where(undefined, np.nan, value))
 
 
-def _log_limit(size, value):
-    """The logarithm of a magnitude that may be 0, infinite or NaN."""
-    return np.where(size == 0, -np.inf, np.where(size < np.inf, value, size))
+def _pow_f32(base, exponent):
+    size = np.abs(base)
+    usual = (size > 0) & (size < np.inf) & (np.abs(exponent) < np.inf)
+    beyond = np.where((size > 1) == (exponent > 0), np.inf, 0.0)
+    return _signed(base, exponent, np.where(usual, _power_f32(size, exponent), beyond))
+
+
+def _power_f32(base, exponent):
+    """The magnitude of a power, of a positive finite base, by its logarithm in two parts."""
+    C = np.float32
+    c0, c0_rest, c1, c1_rest = _SERIES_F32
+    k, g = _near_one_f32(base)
+    y = C(1) / (C(2) + g)
+    s = g * y
+    s_rest = y * fma32(-s, g, fma32(C(-2), s, g))
+    z = s * s
+    z_rest = fma32(s, s, -z)
+    by = fma32(z, c1, c0)
+    lost = fma32(z_rest, c1, fma32(z, c1, c0 - by)) + c0_rest
+    by_rest = fma32(z, fma32(z, polynomial(LOG2_F32, z), c1_rest), lost)
+    near = s * by
+    near_rest = fma32(s, by_rest, fma32(s_rest, fma32(z, c0, c0), fma32(s, by, -near)))
+    log = k + near
+    log_rest = ((k - log) + near) + near_rest
+    whole = exponent * log
+    rest = np.where(np.abs(whole) < C(151), fma32(exponent, log_rest, fma32(exponent, log, -whole)), C(0))
+    t = np.clip(whole, C(-150.5), C(128.5))
+    k = (t + C(F32.integer)) - C(F32.integer)
+    part = t - k
+    f = part + rest
+    one = fma32(part, _LN2_F32, C(1))
+    one_rest = fma32(part, _LN2_F32, C(1) - one)
+    value = one + fma32(f * f, polynomial(EXP2_F32, f), fma32(rest, _LN2_F32, one_rest))
+    k = integer(k)
+    return value * np.ldexp(C(1), k >> 1) * np.ldexp(C(1), k - (k >> 1))
 
 
 @elementary

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from math import copysign
 
 from skuda.codegen.expr import parse_alone
-from skuda.codegen.intrinsics import HALVED
+from skuda.codegen.intrinsics import HALVED, TRANSCENDENTAL
 from skuda.codegen.nodes import DIM, INT, REAL, Node, Scope
 
 
@@ -45,7 +45,9 @@ class Lowering:
         each: the names that must differ between them.
         holder: a class of runtime/cuda, in C++, whose object is made once from `once`: `{output}` is an output's
             element, `{small}` whether `low` and `high` have few bits.
-        within: the condition under which the fast form holds for an element, in C++; empty where it always does.
+        within: the condition under which the fast form holds for an element, in C++; empty where it always does. It is
+            asked before the value is computed, so such a rule is not for what calls elementary functions: those would
+            be computed twice.
         grouped: the condition, of the first of some neighbours, under which FAST_GROUP holds for all, in C++.
         ranged: the name of which reductions must know the range: the object is made from that range too.
         placed: the name that must be a position along the row: the object is made from the row's length too.
@@ -154,6 +156,7 @@ def lowered(
             and all(varies(found[name]) for name in rule.each)
             and (not rule.ranged or ranged(found[rule.ranged]))
             and (not rule.placed or placed(found[rule.placed]))
+            and (not rule.within or all(_is_quick(found[name], varies) for name in rule.each))
             and (not rule.halved or found[PRECISION].precise_as)
             and (rule.finite_with is None or _finite_with(*(found[name] for name in rule.finite_with)))
         ):
@@ -175,6 +178,13 @@ def _fits(pattern: Node, node: Node, found: dict[str, Node]) -> bool:
         and len(pattern.args) == len(node.args)
         and all(_fits(part, argument, found) for part, argument in zip(pattern.args, node.args, strict=True))
     )
+
+
+def _is_quick(node: Node, varies: Callable[[Node], bool]) -> bool:
+    """Whether a value needs no elementary function of what varies."""
+    if not varies(node):
+        return True
+    return node.op not in TRANSCENDENTAL and all(_is_quick(part, varies) for part in node.args)
 
 
 def _signed(number: Node) -> tuple[float, float]:

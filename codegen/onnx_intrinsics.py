@@ -21,7 +21,7 @@ SAME = {
     "abs": "Abs", "round_even": "Round", "floor": "Floor", "ceil": "Ceil", "isnan": "IsNaN", "isinf": "IsInf",
     "sqrt": "Sqrt", "exp": "Exp", "log": "Log", "tanh": "Tanh", "sin": "Sin",
     "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh",
-    "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "pow": "Pow",
+    "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "pow": "Pow", "log1pexp": "Softplus",
 }  # fmt: skip
 # Why there is no operator for some, or none with the language's bound.
 LACKING = {

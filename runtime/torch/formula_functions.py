@@ -155,6 +155,11 @@ def digamma(x):
     return torch.digamma(x.double()).to(x.dtype)
 
 
+def log1pexp(x):
+    """log(1 + e^x); torch's softplus is x itself above a threshold."""
+    return torch.logaddexp(x, torch.zeros_like(x))
+
+
 def ldexp(x, i):
     """x * 2^i: in f64, in steps after which 53 bits are left, so that the last one alone rounds."""
     y, power = x.double(), i.clamp(-2200, 2200)
@@ -179,7 +184,7 @@ FUNCTIONS: dict[str, Callable] = {
     "fmax": lambda a, b: torch.where((a > b) | b.isnan(), a, b),
     "round_even": torch.round, "round_to_int": round_to_int, "remainder": remainder, "ndtr": ndtr,
     "gelu_slope": gelu_slope, "random_bits": random_bits, "ldexp": ldexp,
-    "digamma": digamma,
+    "digamma": digamma, "log1pexp": log1pexp,
 } | {
     name: getattr(torch, name) for name in (
         "abs", "copysign", "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "sqrt", "fmod", "exp", "log", "erf",

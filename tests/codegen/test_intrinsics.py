@@ -224,6 +224,11 @@ MEASURED = {
     "log2": (lambda x: mpmath.log(x, 2), torch.log2, 1),
     "log10": (mpmath.log10, torch.log10, 1),
     "log1p": (mpmath.log1p, torch.log1p, 1),
+    "log1pexp": (
+        lambda x: mpmath.log1p(mpmath.exp(max(min(x, 2000), -2000))) if x < 2000 else x,
+        lambda x: torch.logaddexp(x, torch.zeros_like(x)),
+        2,
+    ),
     "sin": (mpmath.sin, torch.sin, 1),
     "cos": (mpmath.cos, torch.cos, 1),
     "tan": (mpmath.tan, torch.tan, 1),

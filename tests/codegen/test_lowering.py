@@ -224,6 +224,8 @@ def test_parentheses_stand_only_where_they_are_needed(formula, expected):
         ("x / s + 2 * (x / s)", ["divisor.template within<T>(element.x)"]),
         # a dividend that is computed may be any value of the compute type
         ("(x + x) / s", ["divisor.template within<C>(element.x + element.x)"]),
+        ("(x + exp(x)) / s", []),
+        ("(x + exp(t)) / s", ["divisor.template within<C>(element.x + shared_value)"]),
         ("z / s + x / t", ["divisor.template within<T>(element.z)", "divisor_2.template within<T>(element.x)"]),
         ("x * clamp(round_to_int(x / s), -8, 7)", []),
     ],

@@ -31,8 +31,8 @@ from skuda.verification.texts import header_digest
 FOLDER = Path(__file__).parents[2] / "evidence"
 COMMON = {name: row for name, row in INTRINSICS.items() if row.common and set(row.arguments) == {"r"} == {row.result}}
 RISING = (
-    "exp", "log", "erf", "ndtr", "sigmoid", "tanh", "cbrt", "exp2", "expm1", "log2", "log10", "log1p", "asin", "atan",
-    "sinh", "asinh", "acosh", "atanh", "erfinv",
+    "exp", "log", "erf", "ndtr", "sigmoid", "tanh", "cbrt", "exp2", "expm1", "log2", "log10", "log1p", "log1pexp",
+    "asin", "atan", "sinh", "asinh", "acosh", "atanh", "erfinv",
 )  # fmt: skip
 FALLING = ("erfc", "rsqrt", "acos")  # rsqrt on either side of 0
 MONOTONE = ("log", "erf", "erfc", "ndtr", "sigmoid", "tanh")  # these promise no step back; exp has some, of one unit
@@ -46,6 +46,7 @@ POINTS = (
 
 CUDA = {name: f"{name}(x)" for name in COMMON} | {
     "sigmoid": "1.0 / (1.0 + exp(-x))",
+    "log1pexp": "(x > 0.0 ? x + log1p(exp(-x)) : log1p(exp(x)))",
     "ndtr": "normcdf(x)",
     "gelu_slope": "slope_of_gelu(x)",
     "digamma": "slope_of_lgamma(x)",
@@ -68,6 +69,7 @@ EXACT: dict[str, Callable] = {
     "sigmoid": lambda x: 1 / (1 + mpmath.exp(-_bounded(x, 2000))),
     "exp2": lambda x: mpmath.power(2, x),
     "log2": lambda x: mpmath.log(x, 2),
+    "log1pexp": lambda x: mpmath.log1p(mpmath.exp(_bounded(x, 2000))) if x < 2000 else x,
     "cbrt": lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)),
     "rsqrt": lambda x: 1 / mpmath.sqrt(x),
     "pow": mpmath.power,

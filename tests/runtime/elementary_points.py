@@ -1,5 +1,5 @@
-"""Where the functions of `powers`, `hyperbolic`, `trigonometric`, `gamma` and `inverse_erf` are hard, and how far off
-they are.
+"""Where the functions of `powers`, `log1pexp`, `hyperbolic`, `trigonometric`, `gamma` and `inverse_erf` are hard, and
+how far off they are.
 
     python tests/runtime/elementary_points.py COUNT [NAME...]
 
@@ -14,16 +14,18 @@ import mpmath
 import numpy as np
 from mpmath import mpf
 
-from skuda.reference import gamma, hyperbolic, inverse_erf, powers, trigonometric
+from skuda.reference import gamma, hyperbolic, inverse_erf, log1pexp, powers, trigonometric
 
 MODULE = {name: module for module, names in (
     (powers, "exp2 expm1 log2 log10 log1p pow rsqrt cbrt hypot"), (hyperbolic, "sinh cosh asinh acosh atanh"),
     (trigonometric, "sin cos tan asin acos atan atan2"), (gamma, "lgamma digamma"), (inverse_erf, "erfinv"),
+    (log1pexp, "log1pexp"),
 ) for name in names.split()}  # fmt: skip
 
 EXACT = {name: getattr(mpmath, name) for name in MODULE if hasattr(mpmath, name)} | {
     "exp2": lambda x: mpmath.power(2, x), "log2": lambda x: mpmath.log(x) / mpmath.log(2), "pow": mpmath.power,
     "lgamma": lambda x: mpmath.re(mpmath.loggamma(x)),
+    "log1pexp": lambda x: mpmath.log1p(mpmath.exp(x)) if x < 2000 else x,
     "rsqrt": lambda x: 1 / mpmath.sqrt(x), "cbrt": lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)),
 }  # fmt: skip
 PAIRS = ("pow", "hypot", "atan2")
@@ -86,6 +88,8 @@ def points(name: str, C, count: int, seed: int = 1) -> tuple[np.ndarray, ...]:
         unit = 1 if name == "exp2" else np.log(2)
         halves = (rng.integers(-1080, 1080, count) + 0.5) * unit + rng.normal(0, 0.01, count)
         parts += [rng.uniform(-top, top, 2 * count) / np.log(2) * unit, halves, np.linspace(-1.5, 1.5, 2 * count)]
+    if name == "log1pexp":
+        parts += [rng.uniform(-top, 40, 2 * count), rng.uniform(-3, 3, count)]
     if name in ("sin", "cos", "tan"):
         parts += [quarters(C, count, rng), rng.uniform(-7, 7, 2 * count), rng.uniform(-(2**21), 2**21, count)]
     if name in ("asin", "acos", "atanh", "erfinv"):

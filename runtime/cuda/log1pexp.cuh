@@ -1,0 +1,46 @@
+// log(1 + e^x) in steps that CPU and GPU have in common: `reference.log1pexp` has the same text in NumPy.
+#pragma once
+#include "powers.cuh"
+
+__device__ inline f64 logarithm_one_plus_exponential(f64 x) {
+  return maximum(x, 0.0) + logarithm_one_plus(exponential(-absolute(x)));
+}
+
+// 7/8 (e^r - 1 - r) / r^2 for |r| up to ln(2) / 2.
+__device__ inline f32 growth_polynomial(f32 r) {
+  f32 p = 0x1.3cdf54p-10f;
+  p = fused(p, r, 0x1.dff218p-8f);
+  p = fused(p, r, 0x1.2aadd4p-5f);
+  p = fused(p, r, 0x1.2aa9fep-3f);
+  return fused(p, r, 0x1.cp-2f);
+}
+// log(1 + u) / (7/8 u) - 1 for u from 0 to 1, of 7/8 u - 1/4.
+__device__ inline f32 one_plus_share(f32 v) {
+  f32 p = 0x1.2101d6p-7f;
+  p = fused(p, v, -0x1.d9be68p-6f);
+  p = fused(p, v, 0x1.89fbd2p-5f);
+  p = fused(p, v, -0x1.fd18dp-5f);
+  p = fused(p, v, 0x1.4005e4p-4f);
+  p = fused(p, v, -0x1.a03b08p-4f);
+  p = fused(p, v, 0x1.17511cp-3f);
+  p = fused(p, v, -0x1.857a6ep-3f);
+  p = fused(p, v, 0x1.206a0ep-2f);
+  p = fused(p, v, -0x1.dca58ep-2f);
+  return fused(p, v, 0x1.5891c8p-8f);
+}
+// max(x, 0) + log(1 + u) with u = e^-|x|: 7/8 u, in two parts, is near that, so that the polynomial adds little to it.
+// All is raised by 2^64 until the last step.
+__device__ inline f32 logarithm_one_plus_exponential(f32 x) {
+  const f32 t = bounded(-absolute(x), -104.5f, 0.0f), power = exponential_power(t), k = power - 0x1.8p23f;
+  const f32 large = fused(k, -0x1.62e4p-1f, t), r = fused(k, -0x1.7f7d1cp-20f, large);
+  const f32 near = fused(large, 0.875f, 0.875f), lost = fused(large, 0.875f, 0.875f - near);
+  const f32 more = fused(r * r, growth_polynomial(r), fused(k, 0.875f * -0x1.7f7d1cp-20f, lost));
+  const f32 high = near + more, low = (near - high) + more;
+  const f32 raised = __int_as_float(i32((u32(__float_as_int(power)) << 23) + 0x5f800000u));
+  const f32 u = high * raised, base = x > 0.0f ? x * 0x1p64f : 0.0f;
+  const f32 most = base > u ? base : u, least = base > u ? u : base, sum = most + least;
+  const f32 slope = fused(u, -0x1.2d054ep-65f, 0x1.24924ap+0f);  // nearly that of log(1 + u), over 7/8
+  const f32 rest = fused(low * raised, slope, least - (sum - most));
+  const f32 value = (sum + fused(u, one_plus_share(fused(u, 0x1p-64f, -0.25f)), rest)) * 0x1p-64f;
+  return x > 104.0f ? x : value;
+}

@@ -38,20 +38,6 @@ static __device__ const f64 inverse_error_centers[7] = {
   0x1.7ae147ae147aep-1, 0x1.2ccccccccccccp+0, 0x1.a666666666666p+0, 0x1.199999999999ap+1, 0x1.7333333333333p+1,
   0x1.ecccccccccccdp+1, 0x1.4d70a3d70a3d7p+2,
 };
-static __device__ const f64 inverse_error_table_single[3][10] = {
-  {-0x1.8cdf1f626e858p-17, 0x1.76836784674aep-15, 0x1.31b78a6086267p-13, 0x1.3a6ac716eae33p-16,
-   -0x1.c201a976e0291p-11, -0x1.50320584a1944p-9, 0x1.b83a2ae4fb31ep-8, 0x1.a507ee957e174p-6,
-   -0x1.6ba4ce473c991p-4, -0x1.8a7f6fcdf6ee1p-4},
-  {0x1.cdd7f5e255a87p-15, -0x1.4989d8bd43d39p-15, -0x1.1962cc19e633ep-12, 0x1.125a5f2fad6b6p-12,
-   0x1.5045cdf9b9fbep-10, -0x1.3b68bfa9ddea5p-9, -0x1.5973aecf75714p-8, 0x1.c4d3125cbf249p-6,
-   -0x1.2bfcb1f195e42p-5, -0x1.376a280cf6124p-3},
-  {0x1.bea49564a0f5cp-19, -0x1.fce4ff5350f64p-17, 0x1.99abc650aa123p-16, 0x1.1060110bbff1ep-16,
-   -0x1.df87965e63068p-13, 0x1.de7d7e138fe65p-11, -0x1.57c20c802eea4p-9, 0x1.49d0bb44e6b19p-8,
-   0x1.4911a9d0404e5p-8, -0x1.54d2bf9045e16p-3},
-};
-static __device__ const f64 inverse_error_centers_single[3] = {
-  0x1.d47ae147ae148p-1, 0x1.cccccccccccccp+0, 0x1.9999999999999p+1,
-};
 template <i32 COUNT> __device__ inline f64 polynomial_of(const f64 (&row)[COUNT], f64 t) {
   f64 p = row[0];
 #pragma unroll
@@ -95,23 +81,56 @@ __device__ inline f64 inverse_error(f64 x) {
   return copysign(size < 0.5 ? inverse_error_near(size) : inverse_error_far(size), x);
 }
 
-// f32 by way of f64.
+// (log(1 + g) - g) / g^2 for 1 + g from 0.707 to 1.414.
+__device__ inline f32 near_one_polynomial(f32 g) {
+  f32 p = 0x1.65aa58p-4f;
+  p = fused(p, g, -0x1.27c07p-3f);
+  p = fused(p, g, 0x1.32c7b4p-3f);
+  p = fused(p, g, -0x1.52feb8p-3f);
+  p = fused(p, g, 0x1.98a65ep-3f);
+  p = fused(p, g, -0x1.000682p-2f);
+  p = fused(p, g, 0x1.5557acp-2f);
+  return fused(p, g, -0x1.fffff4p-2f);
+}
+// The slope of erfinv(x) / x by u = log(1 - x^2): from its value at 0 for u down to -5, from that at u = -9 beyond.
+__device__ inline f32 inverse_error_polynomial(f32 u) {
+  f32 p = 0x1.2f014cp-27f;
+  p = fused(p, u, 0x1.dc13b8p-23f);
+  p = fused(p, u, 0x1.0a2b9ap-19f);
+  p = fused(p, u, 0x1.0dc8c8p-18f);
+  p = fused(p, u, -0x1.74d1ep-15f);
+  p = fused(p, u, -0x1.0ad652p-13f);
+  p = fused(p, u, 0x1.31ffaep-9f);
+  p = fused(p, u, 0x1.7a6eb4p-7f);
+  return fused(p, u, -0x1.db2a08p-3f);
+}
+__device__ inline f32 inverse_error_end(f32 u) {
+  f32 p = 0x1.2cb03cp-39f;
+  p = fused(p, u, 0x1.39cc18p-34f);
+  p = fused(p, u, 0x1.299222p-30f);
+  p = fused(p, u, 0x1.587868p-27f);
+  p = fused(p, u, 0x1.d75c28p-25f);
+  p = fused(p, u, -0x1.0b049cp-23f);
+  p = fused(p, u, -0x1.4051b4p-17f);
+  p = fused(p, u, -0x1.b37e38p-13f);
+  p = fused(p, u, -0x1.1eb858p-8f);
+  return fused(p, u, -0x1.55e7bap-3f);
+}
+// x P(u) with u = log(1 - x^2), P a sum of two f32. P hardly varies where u is near 0: there u need not be exact to its
+// own last digits. 1 - x^2 is 2^k (1 + g), of which g is rounded once.
 __device__ inline f32 inverse_error(f32 x) {
-  const f64 size = fabs(f64(x)), square = size * size;
-  if (!(size < 1.0)) return size == 1.0 ? copysign(f32(infinity()), x) : f32(not_a_number());
-  if (size < 0.5) {
-    f64 p = 0x1.5823d165bbc25p-4;
-    p = p * square + 0x1.6e512b90db35bp-7;
-    p = p * square + 0x1.8e9114a8bcd1bp-5;
-    p = p * square + 0x1.a1ec595f0a05bp-5;
-    p = p * square + 0x1.0a4441bf505dap-4;
-    p = p * square + 0x1.6282ebe0737ep-4;
-    p = p * square + 0x1.053c2e72a5084p-3;
-    p = p * square + 0x1.db29fb2eb9bd4p-3;
-    return copysign(f32(size * (0x1.c5bf891b4ef6bp-1 + square * p)), x);
+  const f32 share = fused(-x, x, 1.0f);
+  const u32 power = (__float_as_uint(share) - 0x3f3504f3u) & 0xff800000u;
+  const f32 raised = f32(i32(power)), down = __uint_as_float(0x3f800000u - power);  // k 2^23 and 2^-k
+  const f32 g = fused(-(x * down), x, down - 1.0f), log = fused(g * g, near_one_polynomial(g), g);
+  const f32 u = fused(raised, 0x1.62e43p-24f, log), u_rest = fused(raised, 0x1.62e43p-24f, -u) + log;
+  f32 first = 0x1.c5bf88p-1f, first_rest = fused(u_rest, -0.24f, 0x1.1b4ef6p-25f);
+  f32 from = u, p = inverse_error_polynomial(u);
+  if (share < 0x1.b993fep-8f) {
+    if (!(share > 0.0f)) return share == 0.0f ? copysign(f32(infinity()), x) : f32(not_a_number());
+    from = u + 9.0f, p = inverse_error_end(from);
+    first = 0x1.6a9ef8p+1f, first_rest = fused(u_rest, -0.125f, 0x1.e7ba18p-22f);
   }
-  const f64 s = sqrt(-logarithm_near((1.0 - size) * (1.0 + size)));
-  const i32 piece = (s >= 1.3) + (s >= 2.3);
-  const f64 more = polynomial_of(inverse_error_table_single[piece], s - inverse_error_centers_single[piece]);
-  return copysign(f32(s + more), x);
+  const f32 value = fused(p, from, first), rest = fused(p, from, first - value) + first_rest;
+  return fused(x, value, x * rest);
 }

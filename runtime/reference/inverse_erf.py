@@ -1,15 +1,17 @@
 """The inverse of the error function in steps that CPU and GPU have in common, so that both give the same bits.
 
-runtime/cuda/inverse_erf.cuh is the same text in C++. Below a half it is x times a polynomial of x^2; beyond it is
-s = sqrt(-log(1 - x^2)) and a polynomial of s, which is small beside it, on pieces.
+runtime/cuda/inverse_erf.cuh is the same text in C++. In f64 it is x times a polynomial of x^2 below a half. Beyond, it
+is s = sqrt(-log(1 - x^2)) and a polynomial of s, which is small beside it, on pieces. In f32 it is x times a polynomial
+of u = log(1 - x^2), one for u down to -5 and one beyond.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from skuda.reference.double_double import elementary, hexadecimal, horner, pair_root, two_product, two_sum
-from skuda.reference.powers import logarithm_near, logarithm_pair
+from skuda.reference.double_double import elementary, hexadecimal, horner, in_f32, pair_root, two_product, two_sum
+from skuda.reference.elementary import fma32, polynomial
+from skuda.reference.powers import logarithm_pair
 
 _FIRST = hexadecimal("0x1.c5bf891b4ef6bp-1", "-0x1.618f13eb7ca89p-55")  # sqrt(pi) / 2
 _NEAR = hexadecimal(
@@ -17,10 +19,6 @@ _NEAR = hexadecimal(
     "0x1.d18603f8a18bdp-6", "0x1.c21153b6a09fp-6", "0x1.0409196399efep-5", "0x1.2ab26e1d2aa4ep-5",
     "0x1.5eeb83ca0b334p-5", "0x1.a7c8594bb2559p-5", "0x1.0a1318a44513bp-4", "0x1.62847c47c9ef3p-4",
     "0x1.053c2c0ab9261p-3", "0x1.db29fb2fee5e4p-3",
-)  # fmt: skip
-_NEAR_SINGLE = hexadecimal(
-    "0x1.5823d165bbc25p-4", "0x1.6e512b90db35bp-7", "0x1.8e9114a8bcd1bp-5", "0x1.a1ec595f0a05bp-5",
-    "0x1.0a4441bf505dap-4", "0x1.6282ebe0737ep-4", "0x1.053c2e72a5084p-3", "0x1.db29fb2eb9bd4p-3",
 )  # fmt: skip
 # By the distance of s from the center of its piece, the highest power first.
 _EDGES = np.array([0.95, 1.4, 1.9, 2.5, 3.3, 4.4])
@@ -72,27 +70,23 @@ _FAR = np.array([
         "-0x1.0c341d0b1bbb4p-12", "0x1.4ec5477ebc2e6p-7", "-0x1.2efa5d4b895ffp-3",
     ),
 ]).T.copy()  # fmt: skip
-_EDGES_SINGLE = np.array([1.3, 2.3])
-_CENTERS_SINGLE = np.array(hexadecimal(
-    "0x1.d47ae147ae148p-1", "0x1.cccccccccccccp+0", "0x1.9999999999999p+1",
-))  # fmt: skip
-_FAR_SINGLE = np.array([
-    hexadecimal(
-        "-0x1.8cdf1f626e858p-17", "0x1.76836784674aep-15", "0x1.31b78a6086267p-13", "0x1.3a6ac716eae33p-16",
-        "-0x1.c201a976e0291p-11", "-0x1.50320584a1944p-9", "0x1.b83a2ae4fb31ep-8", "0x1.a507ee957e174p-6",
-        "-0x1.6ba4ce473c991p-4", "-0x1.8a7f6fcdf6ee1p-4",
-    ),
-    hexadecimal(
-        "0x1.cdd7f5e255a87p-15", "-0x1.4989d8bd43d39p-15", "-0x1.1962cc19e633ep-12", "0x1.125a5f2fad6b6p-12",
-        "0x1.5045cdf9b9fbep-10", "-0x1.3b68bfa9ddea5p-9", "-0x1.5973aecf75714p-8", "0x1.c4d3125cbf249p-6",
-        "-0x1.2bfcb1f195e42p-5", "-0x1.376a280cf6124p-3",
-    ),
-    hexadecimal(
-        "0x1.bea49564a0f5cp-19", "-0x1.fce4ff5350f64p-17", "0x1.99abc650aa123p-16", "0x1.1060110bbff1ep-16",
-        "-0x1.df87965e63068p-13", "0x1.de7d7e138fe65p-11", "-0x1.57c20c802eea4p-9", "0x1.49d0bb44e6b19p-8",
-        "0x1.4911a9d0404e5p-8", "-0x1.54d2bf9045e16p-3",
-    ),
-]).T.copy()  # fmt: skip
+# Of f32: (log(1 + g) - g) / g^2, and the slope of erfinv(x) / x by u = log(1 - x^2), from its value at u = 0 and at -9.
+NEAR_ONE_F32 = hexadecimal(
+    "0x1.65aa58p-4", "-0x1.27c07p-3", "0x1.32c7b4p-3", "-0x1.52feb8p-3", "0x1.98a65ep-3", "-0x1.000682p-2",
+    "0x1.5557acp-2", "-0x1.fffff4p-2",
+)  # fmt: skip
+ERFINV_F32 = hexadecimal(
+    "0x1.2f014cp-27", "0x1.dc13b8p-23", "0x1.0a2b9ap-19", "0x1.0dc8c8p-18", "-0x1.74d1ep-15", "-0x1.0ad652p-13",
+    "0x1.31ffaep-9", "0x1.7a6eb4p-7", "-0x1.db2a08p-3",
+)  # fmt: skip
+ERFINV_END_F32 = hexadecimal(
+    "0x1.2cb03cp-39", "0x1.39cc18p-34", "0x1.299222p-30", "0x1.587868p-27", "0x1.d75c28p-25", "-0x1.0b049cp-23",
+    "-0x1.4051b4p-17", "-0x1.b37e38p-13", "-0x1.1eb858p-8", "-0x1.55e7bap-3",
+)  # fmt: skip
+_FIRST_F32 = tuple(map(np.float32, hexadecimal("0x1.c5bf88p-1", "0x1.1b4ef6p-25")))  # erfinv(x) / x at u = 0
+_FIRST_END_F32 = tuple(map(np.float32, hexadecimal("0x1.6a9ef8p+1", "0x1.e7ba18p-22")))  # at -9
+_LN2_F32 = np.float32(float.fromhex("0x1.62e43p-24"))  # times 2^23, as k is
+_END_F32 = np.float32(float.fromhex("0x1.b993fep-8"))  # e^-5
 
 
 def _far(s, edges, centers, coefficients):
@@ -104,6 +98,7 @@ def _far(s, edges, centers, coefficients):
     return p
 
 
+@in_f32(lambda x: _erfinv_f32(x))
 @elementary
 def erfinv(x, single):
     """The inverse of the error function, of f32 or f64, within 1 unit in the last place; 1 gives inf, beyond NaN; zeros
@@ -112,20 +107,37 @@ def erfinv(x, single):
     usual = np.where(size < 1, size, 0.5)
     small, large = np.where(usual < 0.5, usual, 0.25), np.where(usual < 0.5, 0.5, usual)
     square = small * small
-    if single:
-        near = small * (_FIRST[0] + square * horner(_NEAR_SINGLE, square))
-        s = np.sqrt(-logarithm_near((1.0 - large) * (1.0 + large)))
-        far = s + _far(s, _EDGES_SINGLE, _CENTERS_SINGLE, _FAR_SINGLE)
-    else:
-        tiny = small < 2.0**-500
-        raised = np.where(tiny, small * 2.0**500, small)
-        product = two_product(raised, _FIRST[0])
-        near = product[0] + (product[1] + raised * (_FIRST[1] + square * horner(_NEAR, square)))
-        near = np.where(tiny, near * 2.0**-500, near)
-        less, more = 1.0 - large, two_sum(1.0, large)
-        share = two_product(less, more[0])
-        log = logarithm_pair(share[0], share[1] + less * more[1])
-        s = pair_root((-log[0], -log[1]))
-        far = s[0] + (s[1] + _far(s[0], _EDGES, _CENTERS, _FAR))
-    value = np.where(usual < 0.5, near, far)
+    tiny = small < 2.0**-500
+    raised = np.where(tiny, small * 2.0**500, small)
+    product = two_product(raised, _FIRST[0])
+    near = product[0] + (product[1] + raised * (_FIRST[1] + square * horner(_NEAR, square)))
+    near = np.where(tiny, near * 2.0**-500, near)
+    less, more = 1.0 - large, two_sum(1.0, large)
+    share = two_product(less, more[0])
+    log = logarithm_pair(share[0], share[1] + less * more[1])
+    s = pair_root((-log[0], -log[1]))
+    value = np.where(usual < 0.5, near, s[0] + (s[1] + _far(s[0], _EDGES, _CENTERS, _FAR)))
     return np.copysign(np.where(size < 1, value, np.where(size == 1, np.inf, np.nan)), x)
+
+
+def _erfinv_f32(x):
+    C = np.float32
+    size = np.abs(x)
+    usual = np.where(size < 1, x, C(0))
+    share = fma32(-usual, usual, C(1))
+    power = (share.view(np.int32) - 0x3F3504F3) & -0x800000
+    raised, down = power.astype(C), (0x3F800000 - power).view(C)
+    g = fma32(-(usual * down), usual, down - C(1))
+    log = fma32(g * g, polynomial(NEAR_ONE_F32, g), g)
+    u = fma32(raised, _LN2_F32, log)
+    u_rest = fma32(raised, _LN2_F32, -u) + log
+    end = share < _END_F32
+    start = np.where(end, u + C(9), u)
+    p = np.where(end, polynomial(ERFINV_END_F32, start), polynomial(ERFINV_F32, u))
+    (first, first_rest), (first_end, end_rest) = _FIRST_F32, _FIRST_END_F32
+    first = np.where(end, first_end, first)
+    first_rest = fma32(u_rest, np.where(end, C(-0.125), C(-0.24)), np.where(end, end_rest, first_rest))
+    value = fma32(p, start, first)
+    rest = fma32(p, start, first - value) + first_rest
+    value = fma32(usual, value, usual * rest)
+    return np.where(size < 1, value, np.where(size == 1, np.copysign(C(np.inf), x), C(np.nan)))

@@ -14,7 +14,7 @@ from gpu import sweep_elementary as sweep
 
 import skuda
 from skuda.codegen.intrinsics import INTRINSICS
-from skuda.reference import elementary, error_functions, powers, trigonometric
+from skuda.reference import elementary, error_functions, inverse_erf, powers, trigonometric
 from skuda.reference.elementary import exp, fma32, log, product_rest, remainder, sigmoid, sum_rest, tanh
 from skuda.reference.error_functions import erf, erfc, gelu_slope, ndtr
 
@@ -320,6 +320,8 @@ POLYNOMIALS = {
     "sine_polynomial(f32 z)": trigonometric.SINE_F32, "cosine_polynomial(f32 z)": trigonometric.COSINE_F32,
     "tangent_polynomial(f32 z)": trigonometric.TANGENT_F32, "arcsine_polynomial(f32 z)": trigonometric.ARCSINE_F32,
     "arctangent_polynomial(f32 z)": trigonometric.ARCTANGENT_F32,
+    "near_one_polynomial(f32 g)": inverse_erf.NEAR_ONE_F32, "inverse_error_polynomial(f32 u)": inverse_erf.ERFINV_F32,
+    "inverse_error_end(f32 u)": inverse_erf.ERFINV_END_F32,
     "slope_polynomial(f32 q)": error_functions._SLOPE[np.float32][:-1],
     "slope_polynomial(f64 q)": error_functions._SLOPE[np.float64][:-2],
 }  # fmt: skip
@@ -329,6 +331,7 @@ POLYNOMIALS = {
 def test_cuda_has_the_polynomials(head):
     headers = {"elementary.cuh": ("exp", "log"), "powers.cuh": ("power", "less", "one_plus")}
     headers["trigonometric.cuh"] = "sine", "cosine", "tangent", "arc"
+    headers["inverse_erf.cuh"] = "near_one", "inverse"
     header = next((name for name, heads in headers.items() if head.startswith(heads)), "erf.cuh")
     word = head.partition("(")[2][:3]
     found = [float.fromhex(each) if "0x" in each else float(each) for each in _NUMBER.findall(

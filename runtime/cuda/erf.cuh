@@ -119,12 +119,18 @@ __device__ inline f64 hyperbolic_tangent(f64 x) {
 // q = b - 2 c y (exact, for c is a power of two), R is y T(q), T a polynomial. What s and y lost, relative to s, is
 // `off`; R changes by `off` times a slowly varying factor, which is added to the exponent, as what x^2 lost is.
 
-// c0 + q (c1 + q p), and what that lost.
-__device__ inline f32 last_steps(f32 p, f32 q, f32 c1, f32 c0, f32& rest) {
-  const f32 p1 = fused(p, q, c1), value = fused(p1, q, c0);
-  rest = fused(fused(p, q, c1 - p1), q, fused(p1, q, c0 - value));
-  return value;
+// In f32 R is y e^(p q), with y = 2 / (x + 2) and q = 1 - y: at x = 0 the exponent is 0, so that nothing is lost there.
+// y is a multiple of 2^-24, and q is exact.
+struct Share {
+  f32 y, q, off;
+};
+// By back = -x / 2.
+__device__ inline Share share_of(f32 back) {
+  const f32 q = 1.0f - inverse(1.0f - back), y = 1.0f - q;
+  return {y, q, fused(back, y, q)};
 }
+
+// c0 + q (c1 + q p), and what that lost.
 __device__ inline f64 last_steps(f64 p, f64 q, f64 c1, f64 c0, f64& rest) {
   const f64 m = p * q, p1 = c1 + m, p1_rest = sum_rest(c1, m, p1) + product_rest(p, q, m);
   const f64 n = p1 * q, value = c0 + n;
@@ -132,6 +138,11 @@ __device__ inline f64 last_steps(f64 p, f64 q, f64 c1, f64 c0, f64& rest) {
   return value;
 }
 
+// y e^(large + small), near y: that sum is rounded for its curved part alone.
+__device__ inline f32 times_exponential(f32 y, f32 large, f32 small) {
+  const f32 r = large + small, curved = fused(r * r, exponential_polynomial(r), small), value = fused(y, large, y);
+  return value + fused(y, curved, fused(y, large, y - value));
+}
 // (g + g_rest) e^(minus + more), raised; |more| is far below 1.
 __device__ inline f64 times_exponential(f64 g, f64 g_rest, f64 minus, f64 more) {
   const f64 power = exponential_power(minus), k = power - 0x1.8p52;
@@ -166,17 +177,19 @@ __device__ inline f64 erf_polynomial(f64 z) {
   return p * z + 0x1.06eba8214db69p-3;
 }
 
-// (x + c) e^(x^2) erfc(x) by q, but for the last two steps in f32, for x from 0.64 to 10.1, and the last three in f64,
-// from 0.46 to 27.3.
+// ln((x + 2) / 2 e^(x^2) erfc(x)) / q + 1.3125 in f32; (x + c) e^(x^2) erfc(x) by q, but for the last three steps, in
+// f64, from 0.46 to 27.3.
 __device__ inline f32 erfc_polynomial(f32 q) {
-  f32 p = 0x1.77bd8p-13f;
-  p = fused(p, q, -0x1.033bd8p-13f);
-  p = fused(p, q, -0x1.d38cdep-10f);
-  p = fused(p, q, 0x1.31d682p-14f);
-  p = fused(p, q, 0x1.3a273ep-7f);
-  p = fused(p, q, -0x1.224d8p-7f);
-  p = fused(p, q, -0x1.c290c8p-5f);
-  return fused(p, q, 0x1.e65d3cp-3f);
+  f32 p = -0x1.2a3732p-3f;
+  p = fused(p, q, 0x1.d7582ap-2f);
+  p = fused(p, q, -0x1.c83facp-2f);
+  p = fused(p, q, 0x1.e3053cp-4f);
+  p = fused(p, q, -0x1.b2483p-4f);
+  p = fused(p, q, 0x1.d7204ap-5f);
+  p = fused(p, q, 0x1.8ed14p-3f);
+  p = fused(p, q, 0x1.49f67ap-3f);
+  p = fused(p, q, -0x1.367d4cp-2f);
+  return fused(p, q, 0x1.c8a17ap-5f);
 }
 __device__ inline f64 erfc_polynomial(f64 q) {
   f64 p = -0x1.9bb939899462fp-27;
@@ -199,21 +212,6 @@ __device__ inline f64 erfc_polynomial(f64 q) {
   return p * q + -0x1.2e95cf5dc7d1ap-2;
 }
 
-// erfc(x) for x from 0.64 on, raised.
-__device__ inline f32 erfc_tail(f32 t, f32 square) {
-  const f32 s = t + 2.0f, y = inverse(s), q = fused(-4.0f, y, 0x1.678p-1f);
-  f32 smooth_rest;
-  const f32 smooth = last_steps(erfc_polynomial(q), q, -0x1.10912cp-1f, 0x1.ae61b6p-1f, smooth_rest);
-  const f32 g = smooth * y, g_rest = fused(smooth_rest, y, product_rest(smooth, y, g));
-  const f32 off = fused(-(t - (s - 2.0f)), y, fused(-s, y, 1.0f));
-  const f32 more = fused(off, fused(-0.7208f, q, 1.48f), -product_rest(t, t, square));
-  const f32 power = exponential_power(-square), k = power - 0x1.8p23f;
-  const f32 large = fused(k, -0x1.62e4p-1f, -square), small = fused(k, -0x1.7f7d1cp-20f, more), r = large + small;
-  const f32 curved = fused(r * r, exponential_polynomial(r), (large - r) + small), value = fused(g, r, g);
-  const f32 rest = fused(g, r, g - value) + fused(g, curved, fused(g_rest, r, g_rest));
-  return (value + rest) * raised_power(power);
-}
-
 // erfc(z + z_rest) from 0.46 on, raised, where minus + more is -(z + z_rest)^2.
 __device__ inline f64 erfc_tail(f64 z, f64 z_rest, f64 minus, f64 more) {
   const f64 s = z + 4.0, y = inverse(s), q = 0x1.7ep-1 - 8.0 * y;
@@ -227,11 +225,17 @@ __device__ inline f64 erfc_tail(f64 z, f64 z_rest, f64 minus, f64 more) {
   return times_exponential(g, g_rest, minus, off * ((0.9055 * q + -1.1792) * q + 1.5394) + more);
 }
 
+// y e^(-x^2 - 1.3125 q + p q) in f32; below 0, 2 less that.
 __device__ inline f32 complementary_error(f32 x) {
-  const f32 size = absolute(x), t = at_most(size, 11.0f), square = t * t;
-  const f32 first = 1.0f - x, near = first + fused(-x, erf_polynomial(square), (1.0f - first) - x);
-  const f32 value = erfc_tail(t, square) * 0x1p-64f;
-  return size < 0.65f ? near : x < 0.0f ? 2.0f - value : value;
+  const f32 t = at_most(absolute(x), 11.0f), square = t * t;
+  const Share of = share_of(-0.5f * t);
+  const f32 minus = fused(-1.3125f, of.q, -square), minus_rest = fused(-1.3125f, of.q, -square - minus);
+  const f32 more = fused(of.off, fused(-1.25f, of.q, 2.25676f), -product_rest(t, t, square));
+  const f32 power = exponential_power(minus), k = power - 0x1.8p23f;
+  const f32 large = fused(k, -0x1.62e4p-1f, minus), rest = fused(k, -0x1.7f7d1cp-20f, more) + minus_rest;
+  const f32 value = times_exponential(of.y, large, fused(erfc_polynomial(of.q), of.q, rest));
+  const f32 side = copysign(0x1p-64f, x);
+  return fused(value * raised_power(power), side, fused(side, -0x1p+64f, 1.0f));
 }
 __device__ inline f64 complementary_error(f64 x) {
   const f64 size = absolute(x), t = at_most(size, 28.0), square = t * t;
@@ -264,13 +268,7 @@ __device__ inline f64 error_function(f64 x) {
   return copysign(t < 0.65 ? near : 1.0 - value, x);
 }
 
-// The slope of (ndtr(x) - 1/2) / x by h = -x^2 / 2, from its value at 0, for x up to 0.83 in f32 and 0.67 in f64.
-__device__ inline f32 ndtr_near(f32 h) {
-  f32 p = 0x1.9d2fd6p-10f;
-  p = fused(p, h, 0x1.342a54p-7f);
-  p = fused(p, h, 0x1.46b162p-5f);
-  return fused(p, h, 0x1.1057b6p-3f);
-}
+// The slope of (ndtr(x) - 1/2) / x by h = -x^2 / 2, from its value at 0, for x up to 0.67.
 __device__ inline f64 ndtr_near(f64 h) {
   f64 p = 0x1.32b775b041602p-21;
   p = p * h + 0x1.63692772e2a9p-18;
@@ -282,33 +280,31 @@ __device__ inline f64 ndtr_near(f64 h) {
   return p * h + 0x1.1058377e2d045p-3;
 }
 
-// ln((x + c) e^(x^2 / 2) ndtr(-x)) / q with c = 4.171875, for x from 0.78 to 14.6: b is where this logarithm is 0.
+// ln((x + 2) e^(x^2 / 2) ndtr(-x)) / q + 0.75.
 __device__ inline f32 ndtr_polynomial(f32 q) {
-  f32 p = 0x1.c0980ap-11f;
-  p = fused(p, q, -0x1.a8a474p-10f);
-  p = fused(p, q, -0x1.6c72f8p-9f);
-  p = fused(p, q, 0x1.2098cp-7f);
-  p = fused(p, q, 0x1.3fccdp-8f);
-  p = fused(p, q, -0x1.4f80dp-5f);
-  p = fused(p, q, 0x1.4abc6ap-6f);
-  p = fused(p, q, 0x1.cc15d6p-3f);
-  return fused(p, q, -0x1.fa69bp-1f);
+  f32 p = 0x1.982962p-3f;
+  p = fused(p, q, -0x1.2fba76p-1f);
+  p = fused(p, q, 0x1.30d3a8p-1f);
+  p = fused(p, q, -0x1.36583p-2f);
+  p = fused(p, q, 0x1.1fd9c4p-3f);
+  p = fused(p, q, 0x1.1f6144p-4f);
+  p = fused(p, q, 0x1.2441bcp-5f);
+  p = fused(p, q, -0x1.94a9ccp-4f);
+  p = fused(p, q, -0x1.79ef5ap-2f);
+  return fused(p, q, 0x1.3bde58p-3f);
 }
 
-// The normal distribution below x: y e^(-x^2 / 2 + p q) with s = x + c, y = 1 / s. That sum has no constant: only
-// its square is rounded before k ln 2 is taken off. The power of two is added to the exponent, raised.
+// The normal distribution below x: y / 2 e^(-x^2 / 2 - 0.75 q + p q), of which the square alone is large.
 __device__ inline f32 normal_below(f32 x) {
   const f32 t = at_most(absolute(x), 14.5f), back = -0.5f * t, minus = back * t;
-  const f32 s = t + 4.171875f, y = inverse(s), q = fused(-8.0f, y, 0x1.426098p+0f), p = ndtr_polynomial(q);
-  const f32 off = fused(-(t - (s - 4.171875f)), y, fused(-s, y, 1.0f));
-  const f32 more = fused(off, fused(-1.3357f, q, 2.335f), product_rest(back, t, minus));
-  const f32 raiser = 0x1.8p23f + 64.0f, power = fused(fused(p, q, minus), 0x1.715476p+0f, raiser), k = power - raiser;
-  const f32 r = fused(p, q, fused(k, -0x1.62e4p-1f, minus)) + fused(k, -0x1.7f7d1cp-20f, more);
-  const f32 value = fused(y, exponential_rise(r), y);
-  const f32 raised = __int_as_float(i32((u32(__float_as_int(power)) << 23) + u32(__float_as_int(value))));
-  const f32 below = fused(raised, copysign(0x1p-64f, -x), x < 0.0f ? 0.0f : 1.0f);
-  const f32 near = fused(x, 0x1.988452p-2f, x * minus * ndtr_near(minus)) + 0.5f;
-  return t >= 0.8203125f ? below : near;
+  const Share of = share_of(back);
+  const f32 p = ndtr_polynomial(of.q);
+  const f32 more = fused(of.off, fused(-0.477f, of.q, 1.59577f), product_rest(back, t, minus));
+  const f32 power = exponential_power(fused(p, of.q, fused(-0.75f, of.q, minus))), k = power - 0x1.8p23f;
+  const f32 large = fused(-0.75f, of.q, fused(k, -0x1.62e4p-1f, minus));
+  const f32 value = times_exponential(of.y, large, fused(p, of.q, fused(k, -0x1.7f7d1cp-20f, more)));
+  const f32 side = copysign(0x1p-65f, -x);
+  return fused(value * raised_power(power), side, fused(side, -0x1p+64f, 0.5f));
 }
 // By erfc of x / sqrt(2).
 __device__ inline f64 normal_below(f64 x) {

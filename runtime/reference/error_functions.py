@@ -43,8 +43,8 @@ _ERF = {
 }  # fmt: skip
 _ERFC = {
     np.float32: _all(
-        "0x1.77bd8p-13", "-0x1.033bd8p-13", "-0x1.d38cdep-10", "0x1.31d682p-14", "0x1.3a273ep-7", "-0x1.224d8p-7",
-        "-0x1.c290c8p-5", "0x1.e65d3cp-3", "-0x1.10912cp-1", "0x1.ae61b6p-1",
+        "-0x1.2a3732p-3", "0x1.d7582ap-2", "-0x1.c83facp-2", "0x1.e3053cp-4", "-0x1.b2483p-4", "0x1.d7204ap-5",
+        "0x1.8ed14p-3", "0x1.49f67ap-3", "-0x1.367d4cp-2", "0x1.c8a17ap-5",
     ),
     np.float64: _all(
         "-0x1.9bb939899462fp-27", "-0x1.ffcfa92d59758p-25", "-0x1.73c3730c201b6p-26", "0x1.156e8531be2afp-22",
@@ -59,19 +59,14 @@ _ERF_POWER = _all(
     "0x1.5de5b2p-17", "-0x1.4a1aaep-12", "0x1.d9319cp-9", "-0x1.843504p-6", "0x1.b2d38ap-4", "0x1.4538b2p-1",
     "0x1.0772dcp-3",
 )  # fmt: skip
-_NDTR_NEAR = {
-    np.float32: _all(
-        "0x1.9d2fd6p-10", "0x1.342a54p-7", "0x1.46b162p-5", "0x1.1057b6p-3", "0x1.988452p-2",
-    ),
-    np.float64: _all(
-        "0x1.32b775b041602p-21", "0x1.63692772e2a9p-18", "0x1.65a1ae0c3cf7ap-15", "0x1.3ce9ac9d14081p-12",
-        "0x1.e42b12d3b857ep-10", "0x1.37403f776c0cp-7", "0x1.46d04297829p-5", "0x1.1058377e2d045p-3",
-        "0x1.9884533d43651p-2",
-    ),
-}  # fmt: skip
+_NDTR_NEAR = _all(
+    "0x1.32b775b041602p-21", "0x1.63692772e2a9p-18", "0x1.65a1ae0c3cf7ap-15", "0x1.3ce9ac9d14081p-12",
+    "0x1.e42b12d3b857ep-10", "0x1.37403f776c0cp-7", "0x1.46d04297829p-5", "0x1.1058377e2d045p-3",
+    "0x1.9884533d43651p-2",
+)  # fmt: skip
 _NDTR = _all(
-    "0x1.c0980ap-11", "-0x1.a8a474p-10", "-0x1.6c72f8p-9", "0x1.2098cp-7", "0x1.3fccdp-8", "-0x1.4f80dp-5",
-    "0x1.4abc6ap-6", "0x1.cc15d6p-3", "-0x1.fa69bp-1",
+    "0x1.982962p-3", "-0x1.2fba76p-1", "0x1.30d3a8p-1", "-0x1.36583p-2", "0x1.1fd9c4p-3", "0x1.1f6144p-4",
+    "0x1.2441bcp-5", "-0x1.94a9ccp-4", "-0x1.79ef5ap-2", "0x1.3bde58p-3",
 )  # fmt: skip
 _SLOPE = {
     np.float32: _all(
@@ -104,15 +99,13 @@ def erfc(x):
     size = np.abs(x)
     t = np.minimum(size, C(11 if C is np.float32 else 28))
     square = t * t
-    first = C(1) - x
     if C is np.float32:
-        near = first + fma32(-x, polynomial(_ERF[C], square), (C(1) - first) - x)
-        value, end = _tail_f32(t, square), C(0.65)
-    else:
-        near = first + (((1 - first) - x) - x * polynomial(_ERF[C], square))
-        value, end = _tail_f64(t, np.zeros_like(t), -square, -product_rest(t, t, square)), C(0.65)
-    value = value * np.ldexp(C(1), -RAISED[C])
-    return np.where(size < end, near, np.where(x < 0, C(2) - value, value))
+        value = _erfc_f32(t, square) * np.ldexp(C(1), -RAISED[C])
+        return np.where(x < 0, C(2) - value, value)
+    value = _tail_f64(t, np.zeros_like(t), -square, -product_rest(t, t, square)) * np.ldexp(C(1), -RAISED[C])
+    first = 1 - x
+    near = first + (((1 - first) - x) - x * polynomial(_ERF[C], square))
+    return np.where(size < 0.65, near, np.where(x < 0, 2 - value, value))
 
 
 def erf(x):
@@ -146,18 +139,15 @@ def ndtr(x):
     back = C(-0.5) * t
     minus = back * t
     if C is np.float32:
-        value = _ndtr_tail(t, back, minus) * np.ldexp(C(1), -RAISED[C])
-    else:
-        z = t * _SQRT_HALF[0]
-        z_rest = product_rest(t, np.float64(_SQRT_HALF[0]), z) + t * _SQRT_HALF[1]
-        value = _tail_f64(z, z_rest, minus, product_rest(back, t, minus)) * np.ldexp(C(1), -RAISED[C] - 1)
-    *inner, c0 = _NDTR_NEAR[C]
+        value = _ndtr_f32(t, back, minus) * np.ldexp(C(1), -RAISED[C] - 1)
+        return np.where(x < 0, value, C(1) - value)
+    z = t * _SQRT_HALF[0]
+    z_rest = product_rest(t, np.float64(_SQRT_HALF[0]), z) + t * _SQRT_HALF[1]
+    value = _tail_f64(z, z_rest, minus, product_rest(back, t, minus)) * np.ldexp(C(1), -RAISED[C] - 1)
+    *inner, c0 = _NDTR_NEAR
     bent = x * minus * polynomial(tuple(inner), minus)
-    if C is np.float32:
-        near = fma32(x, C(c0), bent) + C(0.5)
-    else:
-        near = (x * c0 + (bent + product_rest(x, np.float64(c0), x * c0))) + 0.5
-    return np.where(t < C(0.8203125 if C is np.float32 else 0.6640625), near, np.where(x < 0, value, C(1) - value))
+    near = (x * c0 + (bent + product_rest(x, np.float64(c0), x * c0))) + 0.5
+    return np.where(t < 0.6640625, near, np.where(x < 0, value, 1 - value))
 
 
 def gelu_slope(x):
@@ -174,13 +164,7 @@ def gelu_slope(x):
 
 
 def _last_steps(p, q, c1: float, c0: float):
-    """c0 + q (c1 + q p), and what that lost."""
-    C = q.dtype.type
-    c1, c0 = C(c1), C(c0)
-    if C is np.float32:
-        p1 = fma32(p, q, c1)
-        value = fma32(p1, q, c0)
-        return value, fma32(fma32(p, q, c1 - p1), q, fma32(p1, q, c0 - value))
+    """c0 + q (c1 + q p) of f64, and what that lost."""
     m = p * q
     p1 = c1 + m
     p1_rest = sum_rest(c1, m, p1) + product_rest(p, q, m)
@@ -212,24 +196,32 @@ def _reduced(minus, k, more):
     return fma32(k, np.float32(-F32.ln2[0]), minus), fma32(k, np.float32(-F32.ln2[1]), more)
 
 
-def _tail_f32(t, square):
-    """erfc(t) from 0.64 on, raised."""
+def _share(back):
+    """2 / (t + 2) and 1 less that, by back = -t / 2, and what they lost."""
     C = np.float32
-    s = t + C(2)
-    y = C(1) / s
-    q = fma32(C(-4), y, C(float.fromhex("0x1.678p-1")))
-    *inner, c1, c0 = _ERFC[C]
-    smooth, smooth_rest = _last_steps(polynomial(tuple(inner), q), q, c1, c0)
-    g = smooth * y
-    g_rest = fma32(smooth_rest, y, product_rest(smooth, y, g))
-    more = fma32(_off(t, 2, s, y), fma32(C(-0.7208), q, C(1.48)), -product_rest(t, t, square))
-    k = nearest_power(-square, F32)
-    large, small = _reduced(-square, k, more)
+    q = C(1) - C(1) / (C(1) - back)
+    y = C(1) - q
+    return y, q, fma32(back, y, q)
+
+
+def _erfc_f32(t, square):
+    """erfc(t), raised."""
+    C = np.float32
+    y, q, off = _share(C(-0.5) * t)
+    minus = fma32(C(-1.3125), q, -square)
+    minus_rest = fma32(C(-1.3125), q, -square - minus)
+    more = fma32(off, fma32(C(-1.25), q, C(2.25676)), -product_rest(t, t, square))
+    k = nearest_power(minus, F32)
+    large, rest = _reduced(minus, k, more)
+    return _times_exponential_f32(y, large, fma32(polynomial(_ERFC[C], q), q, rest + minus_rest)) * _raised(k)
+
+
+def _times_exponential_f32(y, large, small):
+    """y e^(large + small)."""
     r = large + small
-    curved = fma32(r * r, polynomial(F32.polynomial, r), (large - r) + small)
-    value = fma32(g, r, g)
-    rest = fma32(g, r, g - value) + fma32(g, curved, fma32(g_rest, r, g_rest))
-    return (value + rest) * _raised(k)
+    curved = fma32(r * r, polynomial(F32.polynomial, r), small)
+    value = fma32(y, large, y)
+    return value + fma32(y, curved, fma32(y, large, y - value))
 
 
 def _tail_f64(z, z_rest, minus, more):
@@ -263,17 +255,15 @@ def _times_exponential(g, g_rest, minus, more):
     return (value + (sum_rest(g, grown, value) + rest)) * _raised(k)
 
 
-def _ndtr_tail(t, back, minus):
-    """ndtr(-t) of f32 from 0.82 on, raised."""
+def _ndtr_f32(t, back, minus):
+    """2 ndtr(-t), raised."""
     C = np.float32
-    s = t + C(4.171875)
-    y = C(1) / s
-    q = fma32(C(-8), y, C(float.fromhex("0x1.426098p+0")))
+    y, q, off = _share(back)
     p = polynomial(_NDTR, q)
-    more = fma32(_off(t, 4.171875, s, y), fma32(C(-1.3357), q, C(2.335)), product_rest(back, t, minus))
-    k = nearest_power(fma32(p, q, minus), F32)
-    large, small = _reduced(minus, k, more)
-    return fma32(y, rise(fma32(p, q, large) + small, F32), y) * _raised(k)
+    more = fma32(off, fma32(C(-0.477), q, C(1.59577)), product_rest(back, t, minus))
+    k = nearest_power(fma32(p, q, fma32(C(-0.75), q, minus)), F32)
+    large, rest = _reduced(minus, k, more)
+    return _times_exponential_f32(y, fma32(C(-0.75), q, large), fma32(p, q, rest)) * _raised(k)
 
 
 def _slope_f32(t):

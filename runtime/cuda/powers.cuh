@@ -1,6 +1,7 @@
 // Exponentials, logarithms, powers and roots in steps that CPU and GPU have in common: `reference.powers` has the
-// same text in NumPy. f64 is computed in double-double where it matters, f32 in f64, but for 2^x, e^x - 1,
-// logarithms and powers, which are sums of two f32; each result is rounded once at the end.
+// same text in NumPy. f64 is computed in double-double where it matters. Of f32, 2^x, e^x - 1, logarithms and powers
+// are sums of two f32, 1 / sqrt and cbrt are correctly rounded, in NumPy by way of f64, and hypot is computed in f64.
+// Each result is rounded once at the end.
 #pragma once
 #include "double_double.cuh"
 #include "elementary.cuh"

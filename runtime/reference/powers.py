@@ -1,7 +1,8 @@
 """Exponentials, logarithms, powers and roots in steps that CPU and GPU have in common, so that both give the same bits.
 
-runtime/cuda/powers.cuh is the same text in C++. f64 is computed in double-double where it matters, f32 in f64, but for
-exp2, expm1, logarithms and pow, which are sums of two f32; each result is rounded once at the end.
+runtime/cuda/powers.cuh is the same text in C++. f64 is computed in double-double where it matters. f32 is computed in
+f64, but for exp2, expm1, logarithms and pow, which are sums of two f32. There rsqrt and cbrt take other steps: of f32
+they are correctly rounded. Each result is rounded once at the end.
 """
 
 from __future__ import annotations

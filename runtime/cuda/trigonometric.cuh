@@ -325,9 +325,9 @@ __device__ inline f32 arctangent2(f32 y, f32 x) {
   const bool steep = absolute(y) > absolute(x);
   f32 least = steep ? absolute(x) : absolute(y), most = steep ? absolute(y) : absolute(x);
   const bool low = most < 0x1p-30f, raised = least < 0x1p-32f && !low;
-  const f32 by = low ? 0x1p89f : most > 0x1p60f ? 0x1p-68f : 1.0f;
+  const f32 by = low ? 0x1p89f : most > 0x1p59f ? 0x1p-69f : 1.0f;
   least = is_inf(most) && least < f32(infinity()) ? 0.0f : least * (raised ? 0x1p68f * by : by);
-  least = least > 0x1p60f ? 0x1p60f : least, most = bounded(most * by, 0x1p-60f, 0x1p60f);
+  least = least > 0x1p59f ? 0x1p59f : least, most = bounded(most * by, 0x1p-60f, 0x1p59f);
   const f32 share = raised ? 0x1p-68f : 1.0f, sign = steep ? -side : side, turn = steep ? 1.0f : 1.0f - side;
   return copysign(turned_arctangent(least, most, share, sign, turn), y);
 }

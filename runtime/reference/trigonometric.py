@@ -398,9 +398,9 @@ def _atan2_f32(y, x):
     least, most = np.where(steep, np.abs(x), np.abs(y)), np.where(steep, np.abs(y), np.abs(x))
     low = most < C(2.0**-30)
     raised = (least < C(2.0**-32)) & ~low
-    by = np.where(low, C(2.0**89), np.where(most > C(2.0**60), C(2.0**-68), C(1)))
+    by = np.where(low, C(2.0**89), np.where(most > C(2.0**59), C(2.0**-69), C(1)))
     least = np.where(np.isinf(most) & (least < np.inf), C(0), least * np.where(raised, C(2.0**68) * by, by))
-    least, most = np.minimum(least, C(2.0**60)), np.clip(most * by, C(2.0**-60), C(2.0**60))
+    least, most = np.minimum(least, C(2.0**59)), np.clip(most * by, C(2.0**-60), C(2.0**59))
     share, sign = np.where(raised, C(2.0**-68), C(1)), np.where(steep, -side, side)
     turn = np.where(steep, C(1), C(1) - side)
     return np.copysign(_turned_arctangent(least, most, share, sign, turn), y)

@@ -234,8 +234,8 @@ __device__ inline f32 complementary_error(f32 x) {
   const f32 power = exponential_power(minus), k = power - 0x1.8p23f;
   const f32 large = fused(k, -0x1.62e4p-1f, minus), rest = fused(k, -0x1.7f7d1cp-20f, more) + minus_rest;
   const f32 value = times_exponential(of.y, large, fused(erfc_polynomial(of.q), of.q, rest));
-  const f32 side = copysign(0x1p-64f, x);
-  return fused(value * raised_power(power), side, fused(side, -0x1p+64f, 1.0f));
+  const f32 above = value * raised_power(power) * 0x1p-64f;
+  return x < 0.0f ? 2.0f - above : above;
 }
 __device__ inline f64 complementary_error(f64 x) {
   const f64 size = absolute(x), t = at_most(size, 28.0), square = t * t;
@@ -303,8 +303,8 @@ __device__ inline f32 normal_below(f32 x) {
   const f32 power = exponential_power(fused(p, of.q, fused(-0.75f, of.q, minus))), k = power - 0x1.8p23f;
   const f32 large = fused(-0.75f, of.q, fused(k, -0x1.62e4p-1f, minus));
   const f32 value = times_exponential(of.y, large, fused(p, of.q, fused(k, -0x1.7f7d1cp-20f, more)));
-  const f32 side = copysign(0x1p-65f, -x);
-  return fused(value * raised_power(power), side, fused(side, -0x1p+64f, 0.5f));
+  const f32 below = value * raised_power(power) * 0x1p-65f;
+  return x < 0.0f ? below : 1.0f - below;
 }
 // By erfc of x / sqrt(2).
 __device__ inline f64 normal_below(f64 x) {

@@ -26,8 +26,8 @@ _RAISED = 64  # the power of two by which all is raised until it is rounded
 @in_f32(lambda x: _log1pexp_f32(x))
 @elementary
 def log1pexp(x, single):
-    """log(1 + e^x) of f32 or f64, within 1 unit in the last place in f32 and 2 in f64; subnormal results are rounded
-    once more.
+    """log(1 + e^x) of f32 or f64, within 1.5 units in the last place, 1 in f32; subnormal results are rounded once
+    more.
 
     NaN gives NaN, inf gives inf, -inf gives 0.
     """

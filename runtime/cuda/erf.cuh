@@ -115,8 +115,8 @@ __device__ inline f64 hyperbolic_tangent(f64 x) {
 
 // ---- erf, erfc and ndtr ----
 //
-// Below -x lies e^(-x^2 / 2) R(x); R falls from 1/2 to 0 like 1 / x. With s = x + c, y = 1 / s as it is rounded and
-// q = b - 2 c y (exact, for c is a power of two), R is y T(q), T a polynomial. What s and y lost, relative to s, is
+// Below -x lies e^(-x^2 / 2) R(x); R falls from 1/2 to 0 like 1 / x. In f64, with s = x + c, y = 1 / s as it is rounded
+// and q = b - 2 c y (exact, for c is a power of two), R is y T(q), T a polynomial. What s and y lost, relative to s, is
 // `off`; R changes by `off` times a slowly varying factor, which is added to the exponent, as what x^2 lost is.
 
 // In f32 R is y e^(p q), with y = 2 / (x + 2) and q = 1 - y: at x = 0 the exponent is 0, so that nothing is lost there.

@@ -201,15 +201,13 @@ __device__ inline f64 power_of(f64 base, f64 exponent) {
   return exponential_value(
       exponential_parts(bounded(product.high, -800.0, 800.0), usual ? product.low + by * log.low : 0.0));
 }
-// base^exponent as C's pow has it, by the power of the magnitude.
+// base^exponent as C's pow has it, by the power of the magnitude; without branches, for vectors.
 template <typename C> __device__ inline C signed_power(C base, C exponent, C value) {
-  if (base == C(1) || exponent == C(0)) return C(1);
-  if (is_nan(base) || is_nan(exponent)) return C(not_a_number());
-  const bool integral = rint(exponent) == exponent;
-  if (base < C(0) && is_finite(base) && !integral) return C(not_a_number());
-  const bool odd = integral && rint(C(0.5) * exponent) != C(0.5) * exponent;
-  const C size = absolute(base) == C(1) ? C(1) : value;
-  return odd ? copysign(size, base) : size;
+  const C half = C(0.5) * exponent, size = absolute(base) == C(1) ? C(1) : value;
+  const bool integral = rint(exponent) == exponent, odd = integral & (rint(half) != half);
+  const bool undefined = ((base < C(0)) & is_finite(base) & !integral) | is_nan(base) | is_nan(exponent);
+  const C found = undefined ? C(not_a_number()) : odd ? copysign(size, base) : size;
+  return (base == C(1)) | (exponent == C(0)) ? C(1) : found;
 }
 __device__ inline f64 power(f64 base, f64 exponent) {
   return signed_power(base, exponent, power_of(absolute(base), exponent));
@@ -362,11 +360,13 @@ __device__ inline f32 power_of(f32 base, f32 exponent) {
 }
 __device__ inline f32 power_end(f32 base, f32 exponent, f32 value) {
   const f32 size = absolute(base), beyond = (size > 1.0f) == (exponent > 0.0f) ? f32(infinity()) : 0.0f;
-  return signed_power(base, exponent, size > 0.0f && is_finite(size) && is_finite(exponent) ? value : beyond);
+  const bool usual = (size > 0.0f) & is_finite(size) & is_finite(exponent);
+  return signed_power(base, exponent, usual ? value : beyond);
 }
 __device__ inline f32 power(f32 base, f32 exponent) {
   const f32 value = power_of(absolute(base), exponent);
-  return base > 0.0f && is_finite(base) && is_finite(exponent) ? value : power_end(base, exponent, value);
+  const bool usual = (base > 0.0f) & is_finite(base) & is_finite(exponent);
+  return usual ? value : power_end(base, exponent, value);
 }
 
 // Correctly rounded, by a step of Newton from any estimate within 10 units and one from what that leaves exactly. Where

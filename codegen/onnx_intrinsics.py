@@ -21,13 +21,14 @@ SAME = {
     "abs": "Abs", "round_even": "Round", "floor": "Floor", "ceil": "Ceil", "isnan": "IsNaN", "isinf": "IsInf",
     "sqrt": "Sqrt", "exp": "Exp", "log": "Log", "tanh": "Tanh", "sin": "Sin",
     "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh",
-    "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "pow": "Pow", "log1pexp": "Softplus",
+    "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "pow": "Pow",
 }  # fmt: skip
 # Why there is no operator for some, or none with the language's bound.
 LACKING = {
     "copysign": "no operator of ONNX reads the sign of a NaN",
     "expm1": "ONNX has none, and Exp(x) - 1 has lost its digits where it is small",
     "log1p": "ONNX has none, and Log(1 + x) has lost the digits of x where it is small",
+    "log1pexp": "ONNX's Softplus is Log(Exp(x) + 1), which has lost its digits far below 0",
     "cbrt": "ONNX has no cube root",
     "atan2": "ONNX has no arctangent of two arguments",
     "hypot": "ONNX has none, and a square leaves the range",

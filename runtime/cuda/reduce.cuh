@@ -137,8 +137,8 @@ template <typename How, typename V, int THREADS, int EACH = 1> struct Partial {
       return extreme_of_warp<direction<How>>(value);
     } else {
 #pragma unroll
-      for (int lane = FROM; lane < LANES; lane *= 2) value = joined_lanes<How>(value, from_lane(value, lane), lane);
-      return value;
+      for (int lane = FROM; lane < LANES; lane *= 2) value = How::of(value, from_lane(value, lane));
+      return same_in_lanes<How, LANES - FROM>(value);
     }
   }
 };

@@ -96,13 +96,14 @@ template <typename A> constexpr bool same<A, A> = true;
 struct SquaredDeviations {
   template <typename M> static __device__ M nothing() { return {0, 0, 0, 0}; }
   template <typename M> static __device__ M empty() { return nothing<M>(); }
-  // a is the part that comes first. Where means are further apart than C reaches, squares are infinite.
+  // a is the part that comes first. Where means are further from elements than C reaches, squares are infinite.
   template <typename V> static __device__ Moments<V> of(const Moments<V>& a, const Moments<V>& b) {
-    const V count = a.count + b.count, share = sure_quotient(b.count, count > V(1) ? count : V(1));
-    const V apart = (b.pivot - a.pivot) + (b.offset - a.offset), step = is_finite(apart) ? apart * share : V(0);
-    const V more = apart * (apart * (a.count * share));
-    const bool none = a.count == V(0);
-    return {count, none ? b.pivot : a.pivot, none ? b.offset : a.offset + step,
+    const V count = a.count + b.count;
+    const V share = a.count == b.count ? V(0.5) : sure_quotient(b.count, count);
+    const V apart = (b.pivot - a.pivot) + (b.offset - a.offset), offset = a.offset + apart * share;
+    const bool none = a.count == V(0), near = is_finite(offset);
+    const V more = near ? apart * (apart * (a.count * share)) : Smallest::nothing<V>();
+    return {count, none ? b.pivot : a.pivot, none ? b.offset : near ? offset : V(0),
             none ? b.squares : (a.squares + b.squares) + more};
   }
 };
@@ -136,13 +137,28 @@ template <typename V> __device__ inline Moments<V> from_lane(const Moments<V>& f
   return {from_lane(found.count, apart), from_lane(found.pivot, apart), from_lane(found.offset, apart),
           from_lane(found.squares, apart)};
 }
-// What a lane has and what the one has that differs from it in a bit, which all lanes join in the row's order.
+// What lanes have that differ in some bits, once they have joined each other: the first of them has joined in the row's
+// order, the others did in another one, which makes a difference to moments alone.
+template <typename How, int BITS, typename V> __device__ inline V same_in_lanes(const V& value) {
+  if constexpr (same<How, SquaredDeviations>) {
+    const int first = threadIdx.x % 32 & ~BITS;
+    return {__shfl_sync(0xffffffffu, value.count, first), __shfl_sync(0xffffffffu, value.pivot, first),
+            __shfl_sync(0xffffffffu, value.offset, first), __shfl_sync(0xffffffffu, value.squares, first)};
+  } else {
+    return value;
+  }
+}
+// What a lane has and what the one has that differs from it in a bit, which both join in the row's order.
 template <typename How, typename V> __device__ inline V joined_lanes(const V& own, const V& other, int bit) {
   if constexpr (!same<How, SquaredDeviations>) {
     return How::of(own, other);
   } else {
-    const bool after = (threadIdx.x & bit) != 0;
-    return How::of(after ? other : own, after ? own : other);
+    const bool after = (threadIdx.x & bit) != 0;  // members are chosen, as an address would have to be in memory
+    const V first = {after ? other.count : own.count, after ? other.pivot : own.pivot,
+                     after ? other.offset : own.offset, after ? other.squares : own.squares};
+    const V second = {after ? own.count : other.count, after ? own.pivot : other.pivot,
+                      after ? own.offset : other.offset, after ? own.squares : other.squares};
+    return How::of(first, second);
   }
 }
 // The largest magnitude of the finite values; 0 if there are none.

@@ -33,11 +33,8 @@ template <typename P, int... R> struct AccumulatorOf<P, Seq<R...>> : StateSlot<P
   static __device__ AccumulatorOf of(const AccumulatorOf& a, const AccumulatorOf& b) {
     return {{How<R>::of(a.StateSlot<P, R>::value, b.StateSlot<P, R>::value)}...};
   }
-  // With that of the thread whose lane differs in a bit.
-  __device__ AccumulatorOf joined_beside(int bit) const {
-    return {{joined_lanes<How<R>>(
-        this->StateSlot<P, R>::value, ::beside(this->StateSlot<P, R>::value, bit), bit)}...};
-  }
+  // That of the thread whose lane differs in a bit.
+  __device__ AccumulatorOf beside(int bit) const { return {{::beside(this->StateSlot<P, R>::value, bit)}...}; }
 };
 template <typename P> using Accumulator = AccumulatorOf<P, reductions_of<P>>;
 

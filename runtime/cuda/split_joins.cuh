@@ -74,7 +74,7 @@ template <int LANES, typename P> __device__ inline void join_warps(P (&values)[L
   for (int apart = 1; apart < 32; apart *= 2)
     if (apart >> wide)
 #pragma unroll
-      for (int lane = 0; lane < LANES; ++lane) values[lane] = values[lane].joined_beside(apart);
+      for (int lane = 0; lane < LANES; ++lane) values[lane] = P::of(values[lane], values[lane].beside(apart));
   const int thread = threadIdx.x % 32, width = 1 << wide;
   if (thread < width)
 #pragma unroll

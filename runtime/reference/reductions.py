@@ -81,13 +81,13 @@ def _moments_of_both(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The moments of two parts of a row, the first of which is a (Chan, Golub and LeVeque 1979)."""
     C = a.dtype.type
     count = a[0] + b[0]
-    share = b[0] / np.where(count > 1, count, C(1))
+    share = np.where(a[0] == b[0], C(0.5), b[0] / np.where(count > 1, count, C(1)))
     apart = (b[1] - a[1]) + (b[2] - a[2])
-    step = np.where(np.isfinite(apart), apart * share, C(0))
-    squares = (a[3] + b[3]) + apart * (apart * (a[0] * share))
-    none = a[0] == 0
-    pair = np.where(none, b[1], a[1]), np.where(none, b[2], a[2] + step), np.where(none, b[3], squares)
-    return np.stack([count, *pair])
+    offset = a[2] + apart * share
+    none, near = a[0] == 0, np.isfinite(offset)
+    squares = (a[3] + b[3]) + np.where(near, apart * (apart * (a[0] * share)), C(np.inf))
+    joined = np.where(none, b[1:], [a[1], np.where(near, offset, C(0)), squares])
+    return np.concatenate([count[None], joined])
 
 
 def in_slabs(rows: np.ndarray, combine: Callable, identity: float) -> np.ndarray:

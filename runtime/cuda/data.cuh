@@ -44,16 +44,42 @@ __device__ inline i64 magnitude(i64 a) { return a < 0 ? negated(a) : a; }
 
 // The quotient toward minus infinity, and what it leaves. By zero both are 0; by -1 the quotient is the negative, which
 // the least integer has not, and a division would not give.
-__device__ inline i64 floor_quotient(i64 a, i64 b) {
+//
+// A division of 64 bits takes its long way where a number is below 0. So numbers of 32 bits are divided by their sizes.
+struct Sizes {
+  u32 divisor, quotient, rest;  // of the sizes; by zero the quotient is by 1
+  bool apart;                   // whether the signs differ
+
+  __device__ Sizes(i32 a, i32 b) : divisor(b == 0 ? 1 : size(b)), apart((a ^ b) < 0) {
+    quotient = size(a) / divisor, rest = size(a) - quotient * divisor;
+  }
+  static __device__ u32 size(i32 x) { return x < 0 ? 0u - u32(x) : u32(x); }
+};
+// Whether the upper half has nothing but the sign of the lower one; said so that compilers see where it always has.
+__device__ inline bool is_narrow(i64 x) { return i32(x >> 32) == i32(i64(u64(x) << 32) >> 63); }
+
+__device__ __noinline__ i64 wide_floor_quotient(i64 a, i64 b) {
   if (b == 0) return 0;
   if (b == -1) return negated(a);
   const i64 quotient = a / b;
   return quotient - (a % b != 0 && (a < 0) != (b < 0));
 }
-__device__ inline i64 modulo(i64 a, i64 b) {
+__device__ __noinline__ i64 wide_modulo(i64 a, i64 b) {
   if (b == 0 || b == -1) return 0;
   const i64 rest = a % b;
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+__device__ inline i64 floor_quotient(i64 a, i64 b) {
+  if (!(is_narrow(a) && is_narrow(b))) return wide_floor_quotient(a, b);
+  const Sizes of{i32(a), i32(b)};
+  const i64 quotient = of.apart ? -i64(of.quotient) - (of.rest != 0) : i64(of.quotient);
+  return b == 0 ? 0 : quotient;
+}
+__device__ inline i64 modulo(i64 a, i64 b) {
+  if (!(is_narrow(a) && is_narrow(b))) return wide_modulo(a, b);
+  const Sizes of{i32(a), i32(b)};
+  const i64 rest = of.apart && of.rest != 0 ? of.divisor - of.rest : of.rest;
+  return b < 0 ? -rest : rest;
 }
 // Of reals as NumPy and PyTorch: from what fmod leaves, which is exact. By zero the quotient of `/`.
 template <typename V> __device__ inline V floor_quotient(V a, V b) {

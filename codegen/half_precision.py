@@ -17,6 +17,7 @@ from typing import NamedTuple
 from skuda.codegen.intrinsics import HALVED, QUICK, QUICKENED
 from skuda.codegen.nodes import BOOL, PAIR, REAL, REDUCE, Node
 from skuda.codegen.program import Program, Row, analysed
+from skuda.codegen.tabled import of_one_element
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, Operand, Operation
 
@@ -62,6 +63,8 @@ def _is_enough(forward: Program) -> bool:
     if not any(DTYPES[word].bits == 16 for word in op.types.get(LETTER, ()) if DTYPES[word].kind == "float"):
         return False
     made = {o: forward.written_out[o.name] for o in op.outputs if forward.written_out[o.name].intrinsics() & HALVED}
+    if of_one_element(op) and any("pow" in node.intrinsics() for node in made.values()):
+        return False  # such results are looked up, which takes no more steps
     known: dict[Node, Known] = {}
     try:
         for node in made.values():
@@ -93,8 +96,8 @@ def _found(node: Node, args: list[Known]) -> Known:
     if op in HALVED:
         if inexact:
             raise _Bends
-        signed = op in ("tanh", "gelu_slope")
-        return Known(True, signed and args[0].negative, True)
+        either = op in ("log", "atan2") or op in ("tanh", "gelu_slope", "pow") and args[0].negative
+        return Known(True, either, True)
     if op == PAIR and inexact:
         raise _Bends
     if node.kind != REAL:

@@ -101,15 +101,20 @@ def _random(name: str, result: str, latex: str, rule: str, cuda: str = "", c: st
 
 
 def _elementary(
-    module: str, name: str, cuda: str, latex: str, limits: str, arity: int = 1, ulp: tuple[float, float] = (1, 1)
+    module: str, name: str, cuda: str, latex: str, limits: str, arity: int = 1, ulp: tuple[float, float] = (1, 1),
+    halved: bool = False,
 ) -> Intrinsic:  # fmt: skip
     """An elementary function of a module of the runtime, whose header of that name is the same text in C++."""
-    return _real(name, cuda, name, latex, limits, arity=arity, common=True, header=f"{module}.cuh", ulp=ulp)
+    header = f"{module}.cuh"
+    return _real(name, cuda, name, latex, limits, arity=arity, common=True, header=header, ulp=ulp, halved=halved)
 
 
 COMMON_HEADER = "elementary.cuh"  # has the functions in common steps that name no header of their own
-# What sources include in place of a header whose functions are to be as precise as f16 and bf16.
-HALF_HEADERS = {COMMON_HEADER: "half_precision.cuh", "erf.cuh": "half_erf.cuh"}
+# What sources include in place of a header whose functions are to be as precise as f16 and bf16, or for a function.
+HALF_HEADERS = {
+    COMMON_HEADER: "half_precision.cuh", "log": "half_logarithm.cuh", "erf.cuh": "half_erf.cuh",
+    "powers.cuh": "half_powers.cuh", "trigonometric.cuh": "half_angles.cuh",
+}  # fmt: skip
 INTRINSICS: dict[str, Intrinsic] = _table(
     # Selection and order. The plain names propagate NaN, as NumPy and PyTorch do; fmax and fmin ignore it.
     Intrinsic("where", "bxx", "x", "::chosen({0}, {1}, {2})", "where({0}, {1}, {2})",
@@ -164,7 +169,8 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     # In the same steps on CPU and GPU (runtime/reference/elementary.py, runtime/reference/error_functions.py).
     _real("exp", "exponential", "exp", r"e^{{{0}}}", "NaN gives NaN", common=True, ulp=(1, 1), halved=True,
           quick=True),
-    _real("log", "logarithm", "log", r"\ln({0})", "0 gives -inf, negative gives NaN", common=True, ulp=(1, 1)),
+    _real("log", "logarithm", "log", r"\ln({0})", "0 gives -inf, negative gives NaN", common=True, ulp=(1, 1),
+          halved=True),
     _real("erf", "error_function", "erf", r"\operatorname{{erf}}({0})", "NaN gives NaN", common=True,
           header="erf.cuh", ulp=(1, 1)),
     _real("erfc", "complementary_error", "erfc", r"\operatorname{{erfc}}({0})",
@@ -187,7 +193,7 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     _elementary("log1pexp", "log1pexp", "logarithm_one_plus_exponential", r"\ln\left(1 + e^{{{0}}}\right)",
                 "NaN gives NaN", ulp=(1.5, 1.5)),
     _elementary("powers", "pow", "power", r"{{{0}}}^{{{1}}}",
-            "special values as C's pow; negative to a fraction gives NaN", 2),
+            "special values as C's pow; negative to a fraction gives NaN", 2, halved=True),
     _elementary("powers", "rsqrt", "inverse_root", r"\frac{{1}}{{\sqrt{{{0}}}}}",
             "0 gives the infinity of its sign, negative gives NaN"),
     _elementary("powers", "cbrt", "cube_root", r"\sqrt[3]{{{0}}}", "zeros keep their sign; NaN gives NaN"),
@@ -208,7 +214,7 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     _elementary("trigonometric", "acos", "arccosine", r"\arccos({0})", "outside [-1, 1] gives NaN"),
     _elementary("trigonometric", "atan", "arctangent", r"\arctan({0})", "zeros keep their sign"),
     _elementary("trigonometric", "atan2", "arctangent2", r"\operatorname{{atan2}}({0}, {1})",
-            "special values as C's atan2", 2),
+            "special values as C's atan2", 2, halved=True),
     _elementary("inverse_erf", "erfinv", "inverse_error", r"\operatorname{{erf}}^{{-1}}({0})",
                 "1 and -1 give infinities, beyond them NaN; zeros keep their sign"),
     _elementary("gamma", "lgamma", "gamma_logarithm", r"\ln\left|\Gamma({0})\right|",

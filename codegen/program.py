@@ -132,9 +132,10 @@ class Program:
         """What its source includes for the functions that it calls."""
         called = set().union(*(node.intrinsics() for node in self.formulas.values()))
         rows = [FUNCTIONS[name] for name in called]
-        found = {row.header or COMMON_HEADER for row in rows if row.header or row.common}
+        headers = {row.name: row.header or COMMON_HEADER for row in rows if row.header or row.common}
+        found = set(headers.values())
         if self.operation.analysis.precise_as or not self.operation.analysis.exact:
-            found = {HALF_HEADERS.get(header, header) for header in found}
+            found = {HALF_HEADERS.get(name, HALF_HEADERS.get(header, header)) for name, header in headers.items()}
         wraps = any(part.text == WRAPS for node in self.formulas.values() for part in node.parts())
         op = self.operation
         words = {op.word(operand, types) for types in op.combinations for operand in op.operands}

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.program import Program, Row, analysed
+from skuda.model.operation import Operation
 
 
 def with_tables(row: Row) -> Row:
@@ -20,11 +21,15 @@ def with_tables(row: Row) -> Row:
     return replace(row, forward=_told(row.forward), backward=backward, forms=forms, chosen=chosen)
 
 
+def of_one_element(op: Operation) -> bool:
+    """Whether each result of an operation is one of one element."""
+    of_one = [operand.dims for operand in op.operands if not operand.scalar] == [op.space, op.space]
+    return of_one and len(op.outputs) == 1 and not (op.positions or op.analysis.over or op.analysis.counted)
+
+
 def _told(program: Program) -> Program:
     op = program.operation
-    of_one = [operand.dims for operand in op.operands if not operand.scalar] == [op.space, op.space]
-    alone = of_one and len(op.outputs) == 1 and not (op.positions or op.analysis.over or op.analysis.counted)
-    if not alone or not _is_long(program):
+    if not of_one_element(op) or not _is_long(program):
         return program
     return replace(program, operation=analysed(op, tabled=True))
 

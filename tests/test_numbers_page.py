@@ -86,7 +86,8 @@ def _called(name: str, x: np.ndarray, word: str) -> np.ndarray:
 def test_results_that_are_not_the_nearest_are_counted(word):
     column = 2 * list(HALF_BOUNDS).index(word)
     table = rows("Functions as precise as what is stored")
-    assert {name for name in table if "(" not in name} == {f"`{name}`" for name in HALVED}
+    of_one = [name for name in HALVED if INTRINSICS[name].arguments == "r"]
+    assert {name for name in table if "(" not in name} == {f"`{name}`" for name in of_one}
     every = np.arange(1 << 16, dtype=np.uint16).view(DTYPES[word].storage).astype(np.float32)
     x = np.unique(every[np.isfinite(every)])
     assert f"{word}, of {len(x):,}" in PAGE
@@ -95,7 +96,8 @@ def test_results_that_are_not_the_nearest_are_counted(word):
         with np.errstate(all="ignore"):
             nearest = formulas.narrow(_called(name, x.astype(np.float64), ""), word)
             found = [formulas.narrow(_called(name, x, form), word) for form in (word, "")]
-        missed = [np.count_nonzero(each.astype(np.float32) != nearest.astype(np.float32)) for each in found]
+        numbers = ~np.isnan(nearest.astype(np.float32))
+        missed = [np.count_nonzero((each.astype(np.float32) != nearest.astype(np.float32)) & numbers) for each in found]
         assert missed == [int(each) for each in counts[column : column + 2]], name
 
 

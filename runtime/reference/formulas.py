@@ -14,8 +14,7 @@ import numpy as np
 
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, Dim, Operand, Operation, Types, count
-from skuda.reference import elementary, error_functions, half_precision
-from skuda.reference.elementary import log as log  # for the formulas
+from skuda.reference import elementary, error_functions, half_powers, half_precision
 from skuda.reference.error_functions import erf as erf
 from skuda.reference.error_functions import erfc as erfc
 from skuda.reference.reductions import Rows
@@ -27,17 +26,22 @@ _INTEGER_LIMIT = float(1 << 53)
 
 
 def _as_precise_as_types(function: Callable) -> Callable:
-    """A function of `x`, or of `x` and the type T that it is to be as precise as, where that is of 16 bits."""
-    half = getattr(half_precision, function.__name__)
+    """A function of its arguments, or of these and the type T that it is to be as precise as, where that is of 16
+    bits."""
+    name = function.__name__
+    half = getattr(half_precision, name, None) or getattr(half_powers, name)
+    arity = half.__code__.co_argcount - 1
 
     @wraps(function)
-    def called(x, T: str = ""):
-        return half(x, T) if T in half_precision.STEPS else function(x)
+    def called(*arguments):
+        *arguments, T = arguments if len(arguments) > arity else (*arguments, "")
+        return half(*arguments, T) if T in half_precision.STEPS else function(*arguments)
 
     return called
 
 
 exp = _as_precise_as_types(elementary.exp)
+log = _as_precise_as_types(elementary.log)
 sigmoid = _as_precise_as_types(elementary.sigmoid)
 tanh = _as_precise_as_types(elementary.tanh)
 ndtr = _as_precise_as_types(error_functions.ndtr)
@@ -116,6 +120,7 @@ _FAMILIES = {
     "trigonometric": ("acos", "asin", "atan", "atan2", "cos", "sin", "tan"),
 }
 _MODULE_OF = {name: module for module, names in _FAMILIES.items() for name in names}
+_HALVED = ("atan2", "pow")  # of these, which have forms as precise as types of 16 bits
 
 # What generated references import by one line.
 FORMULA_NAMES = (
@@ -128,7 +133,8 @@ FORMULA_NAMES = (
 def __getattr__(name: str):
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"skuda.reference.{_MODULE_OF[name]}"), name)
+    function = getattr(import_module(f"skuda.reference.{_MODULE_OF[name]}"), name)
+    return _as_precise_as_types(function) if name in _HALVED else function
 
 
 def unpack(packed: np.ndarray, shape: tuple[int, ...], word: str) -> np.ndarray:

@@ -186,9 +186,9 @@ TWO = """
 extern "C" __global__ void sweep_%(name)s(Found* found, const f32* first, const f32* second, u32 count) {
   const u32 i = blockIdx.x * 256 + threadIdx.x;
   if (i >= count) return;
-  const f32 a = first[i], b = second[i];
+  const f32 a = %(argument)s(first[i]), b = %(argument)s(second[i]);
   const f64 x = a, y = b;
-  note(found, distance(%(ours)s, %(exact)s), i);
+  note(found, %(measure)s(%(ours)s, %(exact)s%(allowed)s), i);
 }
 """
 
@@ -215,20 +215,22 @@ def source(rows: dict[str, Intrinsic], halves: Sequence[tuple[str, str]] = ()) -
             "measure": "distance",
             "allowed": "",
             "stored": "",
+            "argument": "",
         }
         for name, row in rows.items()
     ]
     kernels += [
-        ONE
+        (ONE if INTRINSICS[name].arguments == "r" else TWO)
         % {
             "name": f"{name}_{word}",
-            "ours": INTRINSICS[name].spelled("cuda", word).format("a"),
-            "ours_last": INTRINSICS[name].spelled("cuda", word).format("last"),
+            "ours": INTRINSICS[name].spelled("cuda", word).format("a", "b"),
+            "ours_last": INTRINSICS[name].spelled("cuda", word).format("last", "last"),
             "exact": CUDA[name],
             "direction": direction(name),
             "measure": "part",
             "allowed": f", {2.0 ** HALF_BOUNDS[word]}, {HALF_LEFT.get((name, word), 0.0)}",
             "stored": f"stored<{word}>",
+            "argument": f"stored<{word}>",
         }
         for name, word in halves
     ]
@@ -244,9 +246,10 @@ HALVES = tuple((name, word) for name in sorted(HALVED) for word in HALF_BOUNDS)
 HALF_LEFT = {(name, "f16"): 2.0**-39 for name in ("ndtr", "gelu_slope")}  # where f16 stores 0 of their products with x
 
 
-def sweep_halves() -> dict[tuple[str, str], tuple[float, float, int, int]]:
+def sweep_halves() -> dict[tuple[str, str], tuple[float, float | tuple[float, ...], int, int]]:
     """Of each function and half type: the largest part of what is allowed, where, steps back of what is stored, and
-    unlike special values."""
+    unlike special values. Functions of two arguments are compared on the grid, whose numbers are rounded to the
+    type."""
     import cupy
 
     from skuda.launch.compiler import compile_cubin
@@ -255,12 +258,19 @@ def sweep_halves() -> dict[tuple[str, str], tuple[float, float, int, int]]:
     module = cupy.cuda.function.Module()
     names = entries("_".join(each) for each in HALVES)
     module.load(compile_cubin(source({}, HALVES), "sweep_halves.cu", names, arch).cubin)
-    result = {}
+    grid, result = None, {}
     for name, word in HALVES:
         found = cupy.zeros(3, cupy.uint64)
-        module.get_function(f"sweep_{name}_{word}")(((1 << 32) // 1024 // 256,), (256,), (found,))
+        kernel, of_two = module.get_function(f"sweep_{name}_{word}"), INTRINSICS[name].arguments == "rr"
+        if of_two:
+            grid = grid or [cupy.asarray(each) for each in pairs()]
+            kernel((-(-grid[0].size // 256),), (256,), (found, *grid, np.uint32(grid[0].size)))
+        else:
+            kernel(((1 << 32) // 1024 // 256,), (256,), (found,))
         worst, steps, wrong = (int(each) for each in found.get())
         part, at = np.array([worst >> 32, worst & 0xFFFFFFFF], np.uint32).view(np.float32).tolist()
+        if of_two:
+            at = tuple(float(each[worst & 0xFFFFFFFF].get()) for each in grid)
         result[name, word] = part, at, steps, wrong
     return result
 

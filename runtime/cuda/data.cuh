@@ -2,7 +2,7 @@
 // elements that are no type of C++ by themselves. skuda.reference.integers has the same functions. Only sources that
 // need them include this header.
 #pragma once
-#include "numbers.cuh"
+#include "quotient.cuh"
 #include "data_types.cuh"
 
 // An element of u32, which no overload is chosen for otherwise, and the byte of a bool, which may be any in memory.
@@ -55,6 +55,22 @@ struct Sizes {
   }
   static __device__ u32 size(i32 x) { return x < 0 ? 0u - u32(x) : u32(x); }
 };
+// The same of numbers of 16 bits in f32: the quotient to the nearest integer by an inverse, and what it leaves, exactly.
+struct SmallQuotient {
+  f32 count, rest;  // toward minus infinity; by zero those by 1
+
+  __device__ SmallQuotient(i32 a, i32 b) {
+    const f32 x = from_integer(a), y = from_integer(b), by = b == 0 ? 1.0f : y;
+    const f32 near = fused(x, inverse(by), INTEGER) - INTEGER, left = fused(-near, by, x);
+    const bool beyond = left * by < 0.0f;
+    count = beyond ? near - 1.0f : near, rest = beyond ? left + by : left;
+  }
+  static constexpr f32 INTEGER = 0x1.8p23f;  // a sum with it has an integer in its last bits
+  static __device__ f32 from_integer(i32 x) { return __int_as_float(0x4b400000 + x) - INTEGER; }
+  static __device__ i32 to_integer(f32 x) { return __float_as_int(x + INTEGER) - 0x4b400000; }
+};
+__device__ inline bool are_small(i32 a, i32 b) { return (u32(a + 32768) | u32(b + 32768)) < 65536u; }
+
 // Whether the upper half has nothing but the sign of the lower one; said so that compilers see where it always has.
 __device__ inline bool is_narrow(i64 x) { return i32(x >> 32) == i32(i64(u64(x) << 32) >> 63); }
 
@@ -71,12 +87,14 @@ __device__ __noinline__ i64 wide_modulo(i64 a, i64 b) {
 }
 __device__ inline i64 floor_quotient(i64 a, i64 b) {
   if (!(is_narrow(a) && is_narrow(b))) return wide_floor_quotient(a, b);
+  if (are_small(i32(a), i32(b))) return b == 0 ? 0 : SmallQuotient::to_integer(SmallQuotient(i32(a), i32(b)).count);
   const Sizes of{i32(a), i32(b)};
   const i64 quotient = of.apart ? -i64(of.quotient) - (of.rest != 0) : i64(of.quotient);
   return b == 0 ? 0 : quotient;
 }
 __device__ inline i64 modulo(i64 a, i64 b) {
   if (!(is_narrow(a) && is_narrow(b))) return wide_modulo(a, b);
+  if (are_small(i32(a), i32(b))) return b == 0 ? 0 : SmallQuotient::to_integer(SmallQuotient(i32(a), i32(b)).rest);
   const Sizes of{i32(a), i32(b)};
   const i64 rest = of.apart && of.rest != 0 ? of.divisor - of.rest : of.rest;
   return b < 0 ? -rest : rest;

@@ -182,6 +182,34 @@ class Intrinsics(RandomNumbers):
     def log10(self, node: Node, x: Any) -> Any:
         return self.emit("Div", self.emit("Log", x), self.real(math.log(10)))
 
+    def logit(self, node: Node, x: Any) -> Any:
+        """Twice the area tangent has all digits where x / (1 - x) is near 1."""
+        one, two = self.real(1), self.real(2)
+        near = self.emit("Mul", two, self.emit("Atanh", self.emit("Sub", self.emit("Mul", two, x), one)))
+        far = self.emit("Log", self.emit("Div", x, self.emit("Sub", one, x)))
+        within = self.emit("And", self.emit("Less", self.real(0.25), x), self.emit("Less", x, self.real(0.75)))
+        return self.emit("Where", within, near, far)
+
+    def sinpi(self, node: Node, x: Any) -> Any:
+        rest, odd = self._half_turns(x)
+        return self._turned(odd, rest)
+
+    def cospi(self, node: Node, x: Any) -> Any:
+        rest, odd = self._half_turns(x)
+        return self._turned(odd, self.emit("Sub", self.real(0.5), self.emit("Abs", rest)))
+
+    def _half_turns(self, x: Any) -> tuple[Any, Any]:
+        """What an integer leaves of x, which is exact, and whether that is odd."""
+        half, two = self.real(0.5), self.real(2)
+        rest = self.emit("Sub", x, self.emit("Mul", two, self.emit("Round", self.emit("Mul", half, x))))
+        whole = self.emit("Round", rest)
+        return self.emit("Sub", rest, whole), self.emit("Not", self.emit("Equal", whole, self.real(0)))
+
+    def _turned(self, odd: Any, rest: Any) -> Any:
+        """The sine of pi times what is left, of the other sign if the integer is odd."""
+        value = self.emit("Sin", self.emit("Mul", self.real(math.pi), rest))
+        return self.emit("Mul", value, self.emit("Where", odd, self.real(-1), self.real(1)))
+
     def erf(self, node: Node, x: Any) -> Any:
         if np.float32 == self.C:
             return self.emit("Erf", x)

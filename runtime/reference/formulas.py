@@ -110,6 +110,8 @@ _FAMILIES = {
     "powers": ("cbrt", "exp2", "expm1", "hypot", "log10", "log1p", "log2", "pow", "rsqrt"),
     "hyperbolic": ("acosh", "asinh", "atanh", "cosh", "sinh"),
     "log1pexp": ("log1pexp",),
+    "logit": ("logit",),
+    "half_turns": ("cospi", "sinpi"),
     "integers": (
         "bits_and", "bits_not", "bits_or", "bits_xor", "floor_quotient", "modulo", "shifted_left", "shifted_right",
     ),

@@ -28,12 +28,12 @@ _THIRD = float.fromhex("0x1.5555555555555p-2")
 _SINH_F32 = hexadecimal("0x1.a2e2e4p-13", "0x1.110fbep-7", "0x1.555556p-3")
 _COSH_F32 = hexadecimal("0x1.6d4f2cp-10", "0x1.5554e6p-5", "0x1p-1")
 _RATIO_F32 = hexadecimal("0x1.31e29cp-9", "0x1.995ecap-7", "0x1.55557ap-4")
-_ATANH_F32 = hexadecimal("0x1.091f2ap-3", "0x1.22240ap-3", "0x1.99a92cp-3", "0x1.555546p-2")
+ATANH_F32 = hexadecimal("0x1.091f2ap-3", "0x1.22240ap-3", "0x1.99a92cp-3", "0x1.555546p-2")
 # -ln 2 in two parts; ln 2 and its half for a factor 2^23 k.
 _MINUS_LN2 = tuple(map(np.float32, hexadecimal("-0x1.62e4p-1", "-0x1.7f7d1cp-20")))
 _LN2_RAISED = tuple(map(np.float32, hexadecimal("0x1.62e4p-24", "0x1.7f7d1cp-43")))
-_LN2_HALVES = tuple(map(np.float32, hexadecimal("0x1.62e4p-25", "0x1.7f7d1cp-44")))
-_EXPONENT = np.int32(-1 << 23)  # the bits of a sign and an exponent
+LN2_HALVES = tuple(map(np.float32, hexadecimal("0x1.62e4p-25", "0x1.7f7d1cp-44")))
+EXPONENT = np.int32(-1 << 23)  # the bits of a sign and an exponent
 
 
 def _half_sum(size, sign):
@@ -152,7 +152,7 @@ def _logarithm_of_sum(a, b, root, left):
     half = (np.int32(0x72800000) - root.view(np.int32)).view(C)
     lost = fma32(left, half, fma32(down, b, most - total))
     bits = total.view(np.int32) + np.int32(0x0C000000)
-    raised = (bits - np.int32(0x3F3504F3)) & _EXPONENT
+    raised = (bits - np.int32(0x3F3504F3)) & EXPONENT
     n = (bits - raised).view(C) - C(1)
     n_rest = lost * (np.int32(0x4B800000) - raised).view(C)
     d = fma32(C(0.5), n, C(1))
@@ -160,10 +160,10 @@ def _logarithm_of_sum(a, b, root, left):
     y = C(1) / d
     q = n * y
     left_of_n = fma32(-d_rest, q, fma32(-d, q, n)) + n_rest
-    return _with_powers(raised.astype(C), _LN2_RAISED, q, _RATIO_F32, left_of_n, y)
+    return with_powers(raised.astype(C), _LN2_RAISED, q, _RATIO_F32, left_of_n, y)
 
 
-def _with_powers(k, ln2, q, coefficients, left, y):
+def with_powers(k, ln2, q, coefficients, left, y):
     """k ln2 + q + q^3 P(q^2) + left y, where ln2, or its half, is in two parts and k times the first exact."""
     near = fma32(k, ln2[0], q)
     rest = fma32(k, ln2[1], fma32(k, ln2[0], -near) + q)
@@ -201,12 +201,12 @@ def _atanh_f32(x):
     t = np.abs(x)
     s = C(1) - t
     s_rest = (C(1) - s) - t
-    raised = ((C(1) + t).view(np.int32) - s.view(np.int32) + np.int32(0x200000)) & _EXPONENT
+    raised = ((C(1) + t).view(np.int32) - s.view(np.int32) + np.int32(0x200000)) & EXPONENT
     m = (raised + np.int32(0x3F000000)).view(C) - C(0.5)
     n, d = fma32(-m, s, t), fma32(m, s, C(1))
     d_rest = fma32(m, s, C(1) - d)
     y = C(1) / d
     q = n * y
     left = fma32(-m, s_rest, fma32(-d_rest, q, fma32(-d, q, n)))
-    value = _with_powers(raised.astype(C), _LN2_HALVES, q, _ATANH_F32, left, y)
+    value = with_powers(raised.astype(C), LN2_HALVES, q, ATANH_F32, left, y)
     return np.copysign(np.where(t < 1, value, np.where(t == 1, C(np.inf), C(np.nan))), x)

@@ -160,6 +160,27 @@ def log1pexp(x):
     return torch.logaddexp(x, torch.zeros_like(x))
 
 
+def sinpi(x):
+    """sin(pi x), by what an even number leaves, which is exact."""
+    rest = x - 2 * torch.round(0.5 * x)
+    whole = torch.round(rest)
+    value = torch.sin((rest - whole) * math.pi)
+    return torch.where(whole != 0, -value, value)
+
+
+def cospi(x):
+    """cos(pi x), the sine of what is left to a half."""
+    rest = x - 2 * torch.round(0.5 * x)
+    whole = torch.round(rest)
+    value = torch.sin((0.5 - (rest - whole).abs()) * math.pi)
+    return torch.where(whole != 0, -value, value)
+
+
+def logit(x):
+    """log(x / (1 - x)); torch's has lost its digits near a half."""
+    return torch.where((x > 0.25) & (x < 0.75), 2 * torch.atanh(2 * x - 1), torch.logit(x))
+
+
 def ldexp(x, i):
     """x * 2^i: in f64, in steps after which 53 bits are left, so that the last one alone rounds."""
     y, power = x.double(), i.clamp(-2200, 2200)
@@ -184,7 +205,7 @@ FUNCTIONS: dict[str, Callable] = {
     "fmax": lambda a, b: torch.where((a > b) | b.isnan(), a, b),
     "round_even": torch.round, "round_to_int": round_to_int, "remainder": remainder, "ndtr": ndtr,
     "gelu_slope": gelu_slope, "random_bits": random_bits, "ldexp": ldexp,
-    "digamma": digamma, "log1pexp": log1pexp,
+    "digamma": digamma, "log1pexp": log1pexp, "logit": logit, "sinpi": sinpi, "cospi": cospi,
 } | {
     name: getattr(torch, name) for name in (
         "abs", "copysign", "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "sqrt", "fmod", "exp", "log", "erf",

@@ -147,6 +147,7 @@ DOMAINS = {
     "sqrt": (0.2, 3), "log": (0.2, 3), "log2": (0.2, 3), "log10": (0.2, 3), "rsqrt": (0.2, 3), "pow": (0.2, 3),
     "acosh": (1.2, 4), "atanh": (-0.8, 0.8), "asin": (-0.8, 0.8), "acos": (-0.8, 0.8), "log1p": (-0.7, 3),
     "fmod": (0.6, 1.9), "remainder": (0.6, 1.9), "cbrt": (0.2, 3), "erfinv": (-0.8, 0.8), "lgamma": (0.2, 3),
+    "logit": (0.1, 0.9),
 }  # fmt: skip
 REALS = [name for name, row in INTRINSICS.items() if row.result in "rnx" and set(row.arguments) & set("rnx") and
          name not in UNDERIVED]

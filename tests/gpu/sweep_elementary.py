@@ -32,7 +32,7 @@ FOLDER = Path(__file__).parents[2] / "evidence"
 COMMON = {name: row for name, row in INTRINSICS.items() if row.common and set(row.arguments) == {"r"} == {row.result}}
 RISING = (
     "exp", "log", "erf", "ndtr", "sigmoid", "tanh", "cbrt", "exp2", "expm1", "log2", "log10", "log1p", "log1pexp",
-    "asin", "atan", "sinh", "asinh", "acosh", "atanh", "erfinv",
+    "logit", "asin", "atan", "sinh", "asinh", "acosh", "atanh", "erfinv",
 )  # fmt: skip
 FALLING = ("erfc", "rsqrt", "acos")  # rsqrt on either side of 0
 MONOTONE = ("log", "erf", "erfc", "ndtr", "sigmoid", "tanh")  # these promise no step back; exp has some, of one unit
@@ -47,6 +47,8 @@ POINTS = (
 CUDA = {name: f"{name}(x)" for name in COMMON} | {
     "sigmoid": "1.0 / (1.0 + exp(-x))",
     "log1pexp": "(x > 0.0 ? x + log1p(exp(-x)) : log1p(exp(x)))",
+    "logit": "(x > 0.25 && x < 0.75 ? 2.0 * atanh(2.0 * x - 1.0) : log(x / (1.0 - x)))",
+    "sinpi": "(fabs(x) < 0x1p200 && rint(x) == x ? rint(0.5 * x) == 0.5 * x ? 0.0 : -0.0 : sinpi(x))",
     "ndtr": "normcdf(x)",
     "gelu_slope": "slope_of_gelu(x)",
     "digamma": "slope_of_lgamma(x)",
@@ -61,8 +63,9 @@ def _bounded(x, most: int):
 EXACT: dict[str, Callable] = {
     **{name: getattr(mpmath, name) for name in (
         "exp", "log", "erf", "expm1", "log1p", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
-        "tanh", "asinh", "acosh", "atanh", "atan2", "hypot", "erfinv",
+        "tanh", "asinh", "acosh", "atanh", "atan2", "hypot", "erfinv", "sinpi", "cospi",
     )},
+    "logit": lambda x: mpmath.log(x / (1 - x)) if 0 < x < 1 else mpmath.nan,
     "erfc": lambda x: mpmath.erfc(_bounded(x, 100)),
     "ndtr": lambda x: mpmath.ncdf(_bounded(x, 200)),
     "gelu_slope": lambda x: mpmath.ncdf(_bounded(x, 200)) + _bounded(x, 200) * mpmath.npdf(_bounded(x, 200)),

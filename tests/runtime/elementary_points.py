@@ -1,5 +1,5 @@
-"""Where the functions of `powers`, `log1pexp`, `hyperbolic`, `trigonometric`, `gamma` and `inverse_erf` are hard, and
-how far off they are.
+"""Where the functions of `powers`, `log1pexp`, `hyperbolic`, `logit`, `trigonometric`, `half_turns`, `gamma` and
+`inverse_erf` are hard, and how far off they are.
 
     python tests/runtime/elementary_points.py COUNT [NAME...]
 
@@ -14,18 +14,19 @@ import mpmath
 import numpy as np
 from mpmath import mpf
 
-from skuda.reference import gamma, hyperbolic, inverse_erf, log1pexp, powers, trigonometric
+from skuda.reference import gamma, half_turns, hyperbolic, inverse_erf, log1pexp, logit, powers, trigonometric
 
 MODULE = {name: module for module, names in (
     (powers, "exp2 expm1 log2 log10 log1p pow rsqrt cbrt hypot"), (hyperbolic, "sinh cosh asinh acosh atanh"),
     (trigonometric, "sin cos tan asin acos atan atan2"), (gamma, "lgamma digamma"), (inverse_erf, "erfinv"),
-    (log1pexp, "log1pexp"),
+    (log1pexp, "log1pexp"), (logit, "logit"), (half_turns, "sinpi cospi"),
 ) for name in names.split()}  # fmt: skip
 
 EXACT = {name: getattr(mpmath, name) for name in MODULE if hasattr(mpmath, name)} | {
     "exp2": lambda x: mpmath.power(2, x), "log2": lambda x: mpmath.log(x) / mpmath.log(2), "pow": mpmath.power,
     "lgamma": lambda x: mpmath.re(mpmath.loggamma(x)),
     "log1pexp": lambda x: mpmath.log1p(mpmath.exp(x)) if x < 2000 else x,
+    "logit": lambda x: mpmath.log(x / (1 - x)) if 0 < x < 1 else mpmath.nan,
     "rsqrt": lambda x: 1 / mpmath.sqrt(x), "cbrt": lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)),
 }  # fmt: skip
 PAIRS = ("pow", "hypot", "atan2")
@@ -90,6 +91,11 @@ def points(name: str, C, count: int, seed: int = 1) -> tuple[np.ndarray, ...]:
         parts += [rng.uniform(-top, top, 2 * count) / np.log(2) * unit, halves, np.linspace(-1.5, 1.5, 2 * count)]
     if name == "log1pexp":
         parts += [rng.uniform(-top, 40, 2 * count), rng.uniform(-3, 3, count)]
+    if name == "logit":
+        parts += [rng.uniform(0, 1, 3 * count), beside(0.5, count, rng), 2.0 ** rng.uniform(-1075, 0, count)]
+    if name in ("sinpi", "cospi"):
+        parts += [rng.integers(-9, 9, count) / 2 + beside(0, count, rng), rng.uniform(-3, 3, 2 * count)]
+        parts += [2.0 ** rng.uniform(20, 53, count), rng.integers(-40, 40, count) / 4]
     if name in ("sin", "cos", "tan"):
         parts += [quarters(C, count, rng), rng.uniform(-7, 7, 2 * count), rng.uniform(-(2**21), 2**21, count)]
     if name in ("asin", "acos", "atanh", "erfinv"):
@@ -104,6 +110,9 @@ def points(name: str, C, count: int, seed: int = 1) -> tuple[np.ndarray, ...]:
         if name in ("lgamma", "digamma"):
             more = rng.uniform(0, 12, count), beside(2, count, rng), below_zero(name, C, count, rng)
             x = np.concatenate([np.abs(x), *more]).astype(C)
+        if name == "logit":
+            x = np.abs(x)
+            x = x[x <= 1]
         if name == "acosh":
             x = np.concatenate([x[x >= 1], C(1) + x[x < 1]])
         if name == "log1p":

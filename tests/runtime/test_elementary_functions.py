@@ -7,6 +7,7 @@ import math
 import re
 import warnings
 from fractions import Fraction
+from inspect import unwrap
 from pathlib import Path
 
 import elementary_points
@@ -24,10 +25,10 @@ INF, NAN = np.inf, np.nan
 # Units in the last place, where a function is not almost correctly rounded: what is measured, and a little more. The
 # promise is 1.
 MOST = {"exp2": 0.8, "expm1": 0.9, "pow": 0.85, "sinh": 0.8, "cosh": 0.7, "sin": 0.8, "cos": 0.8, "tan": 0.85}
-MOST |= {"log1pexp": 1.5, "erfinv": 0.8, "lgamma": 1.3, "digamma": 1.4}
+MOST |= {"sinpi": 0.85, "cospi": 0.75, "log1pexp": 1.5, "erfinv": 0.8, "lgamma": 1.3, "digamma": 1.4}
 # The others are computed in f64.
 MOST_F32 = {"exp2": 0.79, "expm1": 0.87, "log2": 0.93, "log10": 0.84, "log1p": 0.92, "sin": 0.9, "cos": 0.88}
-MOST_F32 |= {"pow": 0.83, "log1pexp": 1}
+MOST_F32 |= {"pow": 0.83, "log1pexp": 1, "logit": 0.78, "sinpi": 0.82, "cospi": 0.82}
 MOST_F32 |= {"sinh": 0.76, "cosh": 0.75, "asinh": 0.71, "acosh": 0.61, "atanh": 0.59}
 MOST_F32 |= {"tan": 0.84, "asin": 0.74, "acos": 0.7, "atan": 0.7, "atan2": 0.76, "erfinv": 0.97}
 MOST_F32 |= {"lgamma": 1.9, "digamma": 1.6}
@@ -46,6 +47,14 @@ def witness(name: str, arguments: tuple[np.ndarray, ...]) -> np.ndarray:
     with np.errstate(all="ignore"):
         if name == "log1pexp":
             return np.logaddexp(*wide, 0.0)
+        if name == "logit":
+            near = np.abs(wide[0] - 0.5) < 0.25
+            return np.where(near, 2 * np.arctanh(2 * wide[0] - 1), np.log(wide[0] / (1 - wide[0])))
+        if name in ("sinpi", "cospi"):
+            turns = wide[0] - 2 * np.rint(0.5 * wide[0])
+            part = turns - np.rint(turns)
+            part = 0.5 - np.abs(part) if name == "cospi" else part
+            return np.sin(np.pi * part) * np.where(np.rint(turns) == 0, 1.0, -1.0)
         return 1 / np.sqrt(*wide) if name == "rsqrt" else getattr(np, NUMPY.get(name, name))(*wide)
 
 
@@ -91,6 +100,7 @@ SPECIAL = {
     "log10": [(1, 0), (1000, 3), (1e10, 10), (0, -INF), (-0.0, -INF), (INF, INF), (-1, NAN), (-INF, NAN), (NAN, NAN)],
     "log1p": [(0, 0), (-0.0, -0.0), (-1, -INF), (INF, INF), (-2, NAN), (-INF, NAN), (NAN, NAN)],
     "log1pexp": [(0, np.log(2)), (-0.0, np.log(2)), (INF, INF), (-INF, 0), (1e30, 1e30), (-800, 0), (NAN, NAN)],
+    "logit": [(0, -INF), (-0.0, -INF), (0.5, 0), (1, INF), (-1, NAN), (2, NAN), (INF, NAN), (-INF, NAN), (NAN, NAN)],
     "rsqrt": [(4, 0.5), (0, INF), (-0.0, -INF), (INF, 0), (-1, NAN), (-INF, NAN), (NAN, NAN)],
     "cbrt": [(27, 3), (-8, -2), (2.0**-126, 2.0**-42), (0, 0), (-0.0, -0.0), (INF, INF), (-INF, -INF), (NAN, NAN)],
     "sinh": [(0, 0), (-0.0, -0.0), (INF, INF), (-INF, -INF), (800, INF), (-800, -INF), (NAN, NAN)],
@@ -100,6 +110,14 @@ SPECIAL = {
     "atanh": [(0, 0), (-0.0, -0.0), (1, INF), (-1, -INF), (1.5, NAN), (INF, NAN), (-INF, NAN), (NAN, NAN)],
     "sin": [(0, 0), (-0.0, -0.0), (INF, NAN), (-INF, NAN), (NAN, NAN)],
     "cos": [(0, 1), (-0.0, 1), (INF, NAN), (-INF, NAN), (NAN, NAN)],
+    "sinpi": [
+        (0, 0), (-0.0, 0), (1, -0.0), (-1, -0.0), (2, 0), (-4, 0), (5, -0.0), (1e30, 0), (0.5, 1), (-0.5, -1),
+        (1.5, -1), (2.5, 1), (2.0**23 - 1, -0.0), (2.0**22 + 0.5, 1), (INF, NAN), (-INF, NAN), (NAN, NAN),
+    ],
+    "cospi": [
+        (0, 1), (-0.0, 1), (1, -1), (-1, -1), (2, 1), (1e30, 1), (0.5, 0), (-0.5, 0), (1.5, 0), (2.5, 0), (-3.5, 0),
+        (2.0**23 - 1, -1), (2.0**22 + 0.5, 0), (INF, NAN), (-INF, NAN), (NAN, NAN),
+    ],
     "tan": [(0, 0), (-0.0, -0.0), (INF, NAN), (-INF, NAN), (NAN, NAN)],
     "asin": [(0, 0), (-0.0, -0.0), (1, HALF_PI), (-1, -HALF_PI), (1.5, NAN), (INF, NAN), (-INF, NAN), (NAN, NAN)],
     "acos": [(1, 0), (0, HALF_PI), (-0.0, HALF_PI), (-1, PI), (1.5, NAN), (INF, NAN), (-INF, NAN), (NAN, NAN)],
@@ -158,8 +176,8 @@ RISING = {
     "cbrt": (-1e300, 1e300), "sinh": (-710, 710), "asinh": (-1e300, 1e300), "acosh": (1, 1e300), "atanh": (-1, 1),
     "asin": (-1, 1), "atan": (-1e300, 1e300), "cosh": (0, 710), "sin": (-1.57, 1.57), "tan": (-1.57, 1.57),
 }  # fmt: skip
-RISING["erfinv"] = (-1, 1)
-FALLING = {"rsqrt": (1e-300, 1e300), "acos": (-1, 1), "cos": (0, 3.14)}
+RISING |= {"erfinv": (-1, 1), "logit": (1e-300, 1), "sinpi": (-0.5, 0.5)}
+FALLING = {"rsqrt": (1e-300, 1e300), "acos": (-1, 1), "cos": (0, 3.14), "cospi": (0, 1)}
 
 
 @pytest.mark.parametrize("name", [*RISING, *FALLING])
@@ -198,7 +216,7 @@ def test_arrays_of_any_shape_and_no_warning(name):
 
 def test_the_reference_names_each_function():
     for name in MODULE:
-        assert name in formulas.FORMULA_NAMES and getattr(formulas, name) is function(name)
+        assert name in formulas.FORMULA_NAMES and unwrap(getattr(formulas, name)) is unwrap(function(name))
     with pytest.raises(AttributeError):
         formulas.no_function  # noqa: B018
 
@@ -207,7 +225,8 @@ _LONG = re.compile(r"-?0x[\da-f]\.[\da-f]{6,}p[+-]\d+|0x[\da-f]{16}(?=ll|\b)")
 
 
 @pytest.mark.parametrize(
-    "module", ["powers", "log1pexp", "hyperbolic", "trigonometric", "gamma", "gamma_f32", "gamma_zeros", "inverse_erf"]
+    "module",
+    "powers log1pexp hyperbolic trigonometric half_turns gamma gamma_f32 gamma_zeros inverse_erf".split(),
 )
 def test_cuda_has_the_same_constants(module):
     """All long ones, and those of each polynomial and table in their order."""
@@ -217,8 +236,8 @@ def test_cuda_has_the_same_constants(module):
     assert set(_LONG.findall(ours)) == set(theirs) and theirs
     blocks = re.findall(r'hexadecimal\((.*?)\)|"""(.*?)"""|np.array\(\[(.*?)\]', ours, re.DOTALL)
     chains = [chain for chain in (_LONG.findall("".join(block)) for block in blocks) if len(chain) >= 5]
-    least = {"log1pexp": 1, "hyperbolic": 0, "gamma": 4, "gamma_f32": 6, "gamma_zeros": 17}.get(module, 5)
-    assert len(chains) >= least
+    least = {"log1pexp": 1, "hyperbolic": 0, "half_turns": 0, "gamma": 4, "gamma_f32": 6, "gamma_zeros": 17}
+    assert len(chains) >= least.get(module, 5)
     for chain in chains:
         assert any(theirs[position : position + len(chain)] == chain for position in range(len(theirs))), chain
 

@@ -1,0 +1,29 @@
+// log(x / (1 - x)) in steps that CPU and GPU have in common: `reference.logit` has the same text in NumPy.
+#pragma once
+#include "hyperbolic.cuh"
+
+// Of a quotient of pairs; next to a half, where the last digits of such a quotient count, by 2 atanh(2x - 1). A small x
+// is raised, so that products are normal numbers.
+__device__ inline f64 log_odds(f64 x) {
+  if (!(x > 0.0 && x < 1.0)) return x == 0.0 ? -infinity() : x == 1.0 ? infinity() : not_a_number();
+  const f64 v = x + x - 1.0;
+  if (fabs(v) < 0x1p-20) return (v + v) + v * v * v * 0x1.5555555555555p-1;
+  const bool small = x < 0x1p-500;
+  const DoubleDouble quotient = pair_quotient({small ? x * 0x1p600 : x, 0.0}, two_sum(1.0, -x));
+  const DoubleDouble log = logarithm_pair(quotient.high, quotient.low, small ? -600 : 0);
+  return log.high + log.low;
+}
+
+// f32: t is the lesser of x and 1 - x, which is exact where it is; s is the other one. k ln(2) / 2 + atanh(n / d) is
+// half the logarithm of s / t, for n = 1 - (2^k + 1) t and d = 1 + (2^k - 1) t. k is about log2(s / t), read from the
+// bits of both, and 0 from t = 3/8 on. t is raised by 2^64, so that it is a normal number.
+__device__ inline f32 log_odds(f32 x) {
+  const f32 other = 1.0f - x, t = 0x1p64f * cut_above(x, other), s = cut_below(x, other);
+  const u32 above = u32(__float_as_int(s)) - u32(__float_as_int(t)) + 0x20200000u, raised = above & 0xff800000u;
+  const f32 power = __int_as_float(i32(raised + 0x1f800000u));
+  const f32 more = power - 0x1p-64f, n = fused(-(power + 0x1p-64f), t, 1.0f), d = fused(more, t, 1.0f);
+  const f32 y = inverse(d), q = n * y, left = fused(-fused(more, t, 1.0f - d), q, fused(-d, q, n));
+  const f32 half = with_powers(f32(i32(raised)), 0x1.62e4p-25f, 0x1.7f7d1cp-44f, q, atanh_polynomial(q * q), left, y);
+  const f32 value = chosen(t > 0.0f, half + half, chosen(t == 0.0f, f32(infinity()), f32(not_a_number())));
+  return copysign(value, x - 0.5f);
+}

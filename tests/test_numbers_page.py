@@ -45,8 +45,9 @@ def test_bounds_of_shorter_functions_are_those_of_the_table():
 
 
 def test_steps_back_of_exp_are_those_of_the_record():
-    [record] = (REPOSITORY / "evidence").glob("elementary-nvidia-*.json")
-    steps = json.loads(record.read_text(encoding="utf-8"))["functions"]["exp"]["f32"]["steps_down"]
+    records = [*(REPOSITORY / "evidence").glob("elementary-nvidia-*.json")]
+    found = [json.loads(record.read_text(encoding="utf-8"))["functions"] for record in records]
+    [steps] = {each["exp"]["f32"]["steps_down"] for each in found}
     assert f"falls by one unit at {steps:,} of all arguments" in " ".join(PAGE.split())
 
 

@@ -35,11 +35,11 @@ def texts(records: Records) -> dict[str, str]:
 
 def of_run(record: Mapping[str, Any], records: Records) -> dict[str, Any]:
     """The summary of a record of `make test-gpu`. Where the compiler is given now what it was then, it has the digests
-    of sources as they are. What ran with another text is left out where all of a source stands by the rule now.
+    of sources as they are. What ran with another text is left out where all of a source stands by the rule now, on
+    this GPU or on another.
     """
-    covered = {source: _covered(record, records, source) for source in record.get("covered", {})}
-    now = {source: (records.digest(source) or "none")[:_DIGITS] for source in covered}
-    whole = {source for source, each in covered.items() if each["digest"] == now[source] and "left" not in each}
+    covered = _all_covered(record, records)
+    whole = set().union(*(_standing(_all_covered(each, records), records) for each in records.verified))
     alike: dict[str, dict[tuple, dict[str, Any]]] = {}
     for source, symbol, run, result in statements(record):
         if records.same(source, schedule_of(symbol), run.digest):
@@ -63,6 +63,16 @@ def of_run(record: Mapping[str, Any], records: Records) -> dict[str, Any]:
     }
     kept = {name: each for name, each in record.items() if name != "texts"}
     return {**kept, "covered": covered, "sources": sources}
+
+
+def _all_covered(record: Mapping[str, Any], records: Records) -> dict[str, dict[str, str]]:
+    return {source: _covered(record, records, source) for source in record.get("covered", {})}
+
+
+def _standing(covered: Mapping[str, Mapping[str, str]], records: Records) -> set[str]:
+    """The sources all of whose kernels stand by the rule as they are now."""
+    now = {source: (records.digest(source) or "none")[:_DIGITS] for source in covered}
+    return {source for source, each in covered.items() if each["digest"] == now[source] and "left" not in each}
 
 
 def _covered(record: Mapping[str, Any], records: Records, source: str) -> dict[str, str]:

@@ -191,14 +191,14 @@ class Intrinsics(RandomNumbers):
         return self.emit("Where", within, near, far)
 
     def sinpi(self, node: Node, x: Any) -> Any:
-        rest, odd = self._half_turns(x)
+        rest, odd = self._turns(x)
         return self._turned(odd, rest)
 
     def cospi(self, node: Node, x: Any) -> Any:
-        rest, odd = self._half_turns(x)
+        rest, odd = self._turns(x)
         return self._turned(odd, self.emit("Sub", self.real(0.5), self.emit("Abs", rest)))
 
-    def _half_turns(self, x: Any) -> tuple[Any, Any]:
+    def _turns(self, x: Any) -> tuple[Any, Any]:
         """What an integer leaves of x, which is exact, and whether that is odd."""
         half, two = self.real(0.5), self.real(2)
         rest = self.emit("Sub", x, self.emit("Mul", two, self.emit("Round", self.emit("Mul", half, x))))

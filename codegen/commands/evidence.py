@@ -104,10 +104,12 @@ def block(records: Records) -> str:
     """What every record says in a few lines, in Markdown."""
     parts = ["\n".join(markdown.brief(record)) for record in records.measured if record.get("rows")]
     parts = parts or ["Nothing has been measured."]
+    counts = []
     for record in records.verified:
         equal = [result.bit_equal for _, symbol, _, result in statements(record) if _QUICK not in symbol]
-        said = f"{len(equal):,} kernels were compared with the reference: {sum(equal):,} gave the same bits."
-        parts.append(f"On {record['gpu']}, {said}")
+        counts.append(f"{sum(equal):,} of {len(equal):,} on {record['gpu']}")
+    if counts:
+        parts.append(f"Kernels that gave the reference's bits: {', '.join(counts)}.")
     return "\n\n".join(parts) + "\n"
 
 

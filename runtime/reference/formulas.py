@@ -111,7 +111,7 @@ _FAMILIES = {
     "hyperbolic": ("acosh", "asinh", "atanh", "cosh", "sinh"),
     "log1pexp": ("log1pexp",),
     "logit": ("logit",),
-    "half_turns": ("cospi", "sinpi"),
+    "turns": ("cospi", "sinpi"),
     "integers": (
         "bits_and", "bits_not", "bits_or", "bits_xor", "floor_quotient", "modulo", "shifted_left", "shifted_right",
     ),

@@ -521,7 +521,7 @@ def test_the_page_and_readme_are_written(catalog, skuda_command, tmp_path):
     text = readme.read_text()
     first = "NVIDIA H200, 2026-01-02: 3 measurements, the median at 0.90 of a copy's speed."
     assert text.startswith(f"# Mine\n\n{BEGIN}\n{first}")
-    said = f"On NVIDIA H200, {count + 1} kernels were compared with the reference: {count} gave the same bits.\n"
+    said = f"Kernels that gave the reference's bits: {count} of {count + 1} on NVIDIA H200.\n"
     assert text.endswith(f"|\n\n{said}{END}\n\nmore\n")
     speed = (tmp_path / "evidence" / "speed.md").read_text()
     assert "\n## NVIDIA H200\n\nNVIDIA H200, 2026-01-02, 3 rows," in speed

@@ -1,4 +1,4 @@
-"""Where the functions of `powers`, `log1pexp`, `hyperbolic`, `logit`, `trigonometric`, `half_turns`, `gamma` and
+"""Where the functions of `powers`, `log1pexp`, `hyperbolic`, `logit`, `trigonometric`, `turns`, `gamma` and
 `inverse_erf` are hard, and how far off they are.
 
     python tests/runtime/elementary_points.py COUNT [NAME...]
@@ -14,12 +14,12 @@ import mpmath
 import numpy as np
 from mpmath import mpf
 
-from skuda.reference import gamma, half_turns, hyperbolic, inverse_erf, log1pexp, logit, powers, trigonometric
+from skuda.reference import gamma, turns, hyperbolic, inverse_erf, log1pexp, logit, powers, trigonometric
 
 MODULE = {name: module for module, names in (
     (powers, "exp2 expm1 log2 log10 log1p pow rsqrt cbrt hypot"), (hyperbolic, "sinh cosh asinh acosh atanh"),
     (trigonometric, "sin cos tan asin acos atan atan2"), (gamma, "lgamma digamma"), (inverse_erf, "erfinv"),
-    (log1pexp, "log1pexp"), (logit, "logit"), (half_turns, "sinpi cospi"),
+    (log1pexp, "log1pexp"), (logit, "logit"), (turns, "sinpi cospi"),
 ) for name in names.split()}  # fmt: skip
 
 EXACT = {name: getattr(mpmath, name) for name in MODULE if hasattr(mpmath, name)} | {

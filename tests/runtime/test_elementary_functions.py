@@ -227,7 +227,7 @@ _LONG = re.compile(r"-?0x[\da-f]\.[\da-f]{6,}p[+-]\d+|0x[\da-f]{16}(?=ll|\b)")
 
 @pytest.mark.parametrize(
     "module",
-    "powers log1pexp hyperbolic trigonometric half_turns gamma gamma_f32 gamma_zeros inverse_erf".split(),
+    "powers log1pexp hyperbolic trigonometric turns gamma gamma_f32 gamma_zeros inverse_erf".split(),
 )
 def test_cuda_has_the_same_constants(module):
     """All long ones, and those of each polynomial and table in their order."""
@@ -237,7 +237,7 @@ def test_cuda_has_the_same_constants(module):
     assert set(_LONG.findall(ours)) == set(theirs) and theirs
     blocks = re.findall(r'hexadecimal\((.*?)\)|"""(.*?)"""|np.array\(\[(.*?)\]', ours, re.DOTALL)
     chains = [chain for chain in (_LONG.findall("".join(block)) for block in blocks) if len(chain) >= 5]
-    least = {"log1pexp": 1, "hyperbolic": 0, "half_turns": 0, "gamma": 4, "gamma_f32": 6, "gamma_zeros": 17}
+    least = {"log1pexp": 1, "hyperbolic": 0, "turns": 0, "gamma": 4, "gamma_f32": 6, "gamma_zeros": 17}
     assert len(chains) >= least.get(module, 5)
     for chain in chains:
         assert any(theirs[position : position + len(chain)] == chain for position in range(len(theirs))), chain

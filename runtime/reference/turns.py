@@ -1,6 +1,6 @@
 """The sine and cosine of pi x in steps that CPU and GPU have in common, so that both give the same bits.
 
-runtime/cuda/half_turns.cuh is the same text in C++. What an even number leaves of x is exact, so that no size of x is
+runtime/cuda/turns.cuh is the same text in C++. What an even number leaves of x is exact, so that no size of x is
 harder than another.
 """
 
@@ -17,7 +17,7 @@ _PI = hexadecimal("0x1.921fb54442d18p+1", "0x1.1a62633145c07p-53")
 HALF_TURN_F32 = hexadecimal("0x1.c9b156p-18", "0x1.2c34fap-12", "0x1.0b0da6p-7", "0x1.10b0ccp-3")
 
 
-def _half_turns(x):
+def _turns(x):
     """(r, odd): x = k + r for an even or odd k, which is exact: r is up to a half."""
     C = x.dtype.type
     rest, whole = x - C(2) * np.rint(C(0.5) * x), C(1.5 * 2**23 if C is np.float32 else 1.5 * 2**52)
@@ -38,7 +38,7 @@ def _sine_of_share(a, turned):
 def sinpi(x, single):
     """The sine of pi x of f32 or f64, within 1 unit in the last place; infinities give NaN, even integers 0 and odd
     ones -0."""
-    r, odd = _half_turns(x)
+    r, odd = _turns(x)
     size = np.abs(r)
     wide = size > 0.25
     value = np.copysign(_sine_of_share(np.where(wide, 0.5 - size, size), wide), r)
@@ -50,7 +50,7 @@ def sinpi(x, single):
 def cospi(x, single):
     """The cosine of pi x of f32 or f64, within 1 unit in the last place; infinities give NaN, odd multiples of a half
     0."""
-    r, odd = _half_turns(x)
+    r, odd = _turns(x)
     size = np.abs(r)
     wide = size > 0.25
     value = _sine_of_share(np.where(wide, 0.5 - size, size), ~wide)
@@ -71,7 +71,7 @@ def _sine_f32(r, rest):
 
 
 def _sinpi_f32(x):
-    r, odd = _half_turns(x)
+    r, odd = _turns(x)
     value = _sine_f32(r, np.float32(-0.0))  # which adds nothing
     return np.where(odd, -value, value)
 
@@ -79,7 +79,7 @@ def _sinpi_f32(x):
 def _cospi_f32(x):
     """sin(pi (1/2 - |r|)). What that difference lost, if r is up to a quarter, counts by the slope, near 9.1 |r|."""
     C = np.float32
-    r, odd = _half_turns(x)
+    r, odd = _turns(x)
     size = np.abs(r)
     a = C(0.5) - size
     value = _sine_f32(a, ((C(0.5) - a) - size) * (C(9.1) * size))

@@ -55,7 +55,8 @@ def lacking(program: Program) -> str | None:
             if part.text.partition("/")[2] and part.op.removeprefix(REDUCE).startswith("arg"):
                 return f"`{part.op.removeprefix(REDUCE)}` of blocks: no operator of ONNX gives an index in each block"
             if "/" in part.text and part.op.removeprefix(REDUCE) in MOMENTS:
-                return f"`{part.op.removeprefix(REDUCE)}` of blocks: the last one, which may be short, has a mean of its own"
+                name = part.op.removeprefix(REDUCE)
+                return f"`{name}` of blocks: the last one, which may be short, has a mean of its own"
             if part.is_scan and REDUCTIONS[part.op.removeprefix(REDUCE)].joins != "sum":
                 return f"`{REDUCTIONS[part.op.removeprefix(REDUCE)].function}`: of scans, ONNX has that of sums alone"
             if is_repeated(part):

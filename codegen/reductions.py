@@ -153,8 +153,8 @@ REDUCTIONS: dict[str, Reduction] = {
                   f"the index of the smallest {_INDEX}", of_some="smallest"),
         Reduction("squared_deviations", (REAL,), "SquaredDeviations", "squared_deviations",
                   r"\sum_{{{0}}} \left({1} - \operatorname{{mean}}\right)^2",
-                  f"the sum of the squared distances from the mean, in one pass over the row and {_ORDER}; NaN if any is "
-                  "NaN or infinite; of no elements 0", of_parts=False),
+                  f"the sum of the squared distances from the mean, in one pass over the row and {_ORDER}; NaN if any "
+                  "is NaN or infinite; of no elements 0", of_parts=False),
         Repeated("sparsemax_threshold", (REAL,), "", "sparsemax_threshold", r"\tau_{{{0}}} {1}",
                  "of a row whose largest element is 0: the number that the elements above it exceed by 1 in all, found "
                  f"by Newton's method from -1 on, with sums {_ORDER}; NaN if any is NaN; of no elements -inf",

@@ -40,6 +40,7 @@ def _is_long(program: Program) -> bool:
     """Whether a formula has a function in common steps without a short form for 16 bits, or such a function and a
     division: then a GPU's memory waits for its arithmetic."""
     parts = {part for node in program.formulas.values() for part in node.parts()}
-    functions = [part for part in parts if part.op in INTRINSICS and INTRINSICS[part.op].common and part.op not in _QUICK]
+    common = [part for part in parts if part.op in INTRINSICS and INTRINSICS[part.op].common]
+    functions = [part for part in common if part.op not in _QUICK]
     divided = any(part.op == "/" and part.args[1].names() for part in parts)
     return bool(functions) and (divided or any(not part.precise_as for part in functions))

@@ -401,7 +401,8 @@ def test_squared_deviations(run, element, shape):
 @pytest.mark.parametrize(("shape", "axis", "group_size"), [((2, 21), -1, 8), ((7, 3), 0, 3), ((2, 9, 3), 1, 100)])
 def test_squared_deviations_of_groups(run, element, shape, axis, group_size):
     x = integers(element, shape, 24)
-    lines, found = np.moveaxis(x, axis, -1), np.moveaxis(run("spread_of_groups", x, group_size=group_size, axis=axis), axis, -1)
+    found = run("spread_of_groups", x, group_size=group_size, axis=axis)
+    lines, found = (np.moveaxis(each, axis, -1) for each in (x, found))
     for group in range(found.shape[-1]):
         part = wide(lines[..., group * group_size : (group + 1) * group_size]).astype(np.float64)
         np.testing.assert_allclose(found[..., group], part.var(-1) * part.shape[-1], rtol=1e-5, atol=1e-12)

@@ -645,9 +645,9 @@ def middle(values: Sequence[Span], compute) -> Span:
 def squared_deviations(values: Sequence[Span], compute) -> Span:
     """The sum of the squares of x - the mean of x, of exact values; in one pass, whose error is bounded.
 
-    Eight neighbours are made one around their own mean. A distance from the first is off by u of itself, the mean of such
-    by 5 u of the largest, which is at most eight times what the squares have of it: 20 u in all. Each of at most k joins
-    adds three roundings, of which one is of the smallest subnormal where squares are so small.
+    Eight neighbours are made one around their own mean. A distance from the first is off by u of itself, the mean of
+    such by 5 u of the largest, which is at most eight times what the squares have of it: 20 u in all. Each of at most
+    k joins adds three roundings, of which one is of the smallest subnormal where squares are so small.
     """
     if not all(value.finite for value in values):
         return point(spans.NAN)

@@ -14,7 +14,7 @@ import mpmath
 import numpy as np
 from mpmath import mpf
 
-from skuda.reference import gamma, turns, hyperbolic, inverse_erf, log1pexp, logit, powers, trigonometric
+from skuda.reference import gamma, hyperbolic, inverse_erf, log1pexp, logit, powers, trigonometric, turns
 
 MODULE = {name: module for module, names in (
     (powers, "exp2 expm1 log2 log10 log1p pow rsqrt cbrt hypot"), (hyperbolic, "sinh cosh asinh acosh atanh"),

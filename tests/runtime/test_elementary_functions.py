@@ -221,6 +221,8 @@ def test_the_reference_names_each_function():
         formulas.no_function  # noqa: B018
 
 
+# cbrt of f32 is correctly rounded, so NumPy may take other steps.
+_CUDA_ALONE = {"powers": {"0x1.555556p-2", "0x1.c9731cp-3", "0x1.6400aap-3"}}
 _LONG = re.compile(r"-?0x[\da-f]\.[\da-f]{6,}p[+-]\d+|0x[\da-f]{16}(?=ll|\b)")
 
 
@@ -233,7 +235,7 @@ def test_cuda_has_the_same_constants(module):
     folder = Path(skuda.__file__).parent
     ours = (folder / "reference" / f"{module}.py").read_text(encoding="utf-8").lower()
     theirs = _LONG.findall((folder / "cuda" / f"{module}.cuh").read_text(encoding="utf-8").lower())
-    assert set(_LONG.findall(ours)) == set(theirs) and theirs
+    assert set(_LONG.findall(ours)) == set(theirs) - _CUDA_ALONE.get(module, set()) and theirs
     blocks = re.findall(r'hexadecimal\((.*?)\)|"""(.*?)"""|np.array\(\[(.*?)\]', ours, re.DOTALL)
     chains = [chain for chain in (_LONG.findall("".join(block)) for block in blocks) if len(chain) >= 5]
     least = {"log1pexp": 1, "hyperbolic": 0, "turns": 0, "gamma": 4, "gamma_f32": 6, "gamma_zeros": 17}

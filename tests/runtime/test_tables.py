@@ -60,7 +60,8 @@ def test_other_results_are_computed(case):
 def test_long_formulas_of_one_operand_have_tables():
     tabled = {each.function for each in registry.catalogs()[0].operations if each.analysis.tabled}
     assert {"lgamma", "sin", "log2", "softplus", "silu", "powi", "cbrt"} <= tabled
-    assert not tabled & {"exp", "exp2", "rsqrt", "log", "gelu", "tanh", "sqrt", "abs", "add", "pow", "softmax", "log_backward", "fill"}
+    quick = {"exp", "exp2", "rsqrt", "log", "gelu", "tanh", "sqrt", "abs", "pow", "softmax", "log_backward", "fill"}
+    assert not tabled & quick
 
 
 def test_host_and_kernels_agree_on_sizes():

@@ -29,8 +29,8 @@ using value_of = type_at<
     I>;
 
 // What is kept of an element until its group is joined.
-template <typename How, typename V> struct element_of { using type = state_t<How, V>; };
-template <typename V> struct element_of<SquaredDeviations, V> { using type = V; };
+template <typename How, typename V> struct gathered { using type = state_t<How, V>; };
+template <typename V> struct gathered<SquaredDeviations, V> { using type = V; };
 
 // Of each group what its neighbours make; values count for nothing up to the end of the last eight groups.
 template <typename How, typename V> inline void join_neighbours(const V* values, int groups, V* joined) {
@@ -79,7 +79,7 @@ template <typename P, typename Pass, int I, bool REDUCES = type_at<typename Pass
   using Make = type_at<typename Pass::Makes, I>;
   using How = typename Make::How;
   using V = state_t<How, typename Make::Value>;
-  using Element = typename element_of<How, typename Make::Value>::type;
+  using Element = typename gathered<How, typename Make::Value>::type;
   using Shared = typename P::Shared;
   static constexpr bool asks = !same<const decltype(nullptr), decltype(Make::finite)>;  // whether values are finite
   V of[ACCUMULATORS];

@@ -45,36 +45,53 @@ __device__ inline Angle angle_beyond(f64 size) {
 }
 __device__ inline Angle angle_of(f64 size) {
   if (size >= 0x1p20) return angle_beyond(size);
-  const f64 quadrant = rint(size * 0x1.45f306dc9c883p-1);
+  const f64 power = size * 0x1.45f306dc9c883p-1 + 0x1.8p52, quadrant = power - 0x1.8p52;
   // pi / 2 in parts of 33 bits, whose products with the quadrant are exact
-  const DoubleDouble first = two_sum(size - quadrant * 0x1.921fb544p+0, -(quadrant * 0x1.0b4611a6p-34));
+  const DoubleDouble first = two_sum(fused(-quadrant, 0x1.921fb544p+0, size), -(quadrant * 0x1.0b4611a6p-34));
   const DoubleDouble second = two_sum(first.high, -(quadrant * 0x1.3198a2ep-69));
   const DoubleDouble angle =
       fast_two_sum(second.high, (first.low + second.low) - quadrant * 0x1.b839a252049c1p-104);
-  return {angle.high, angle.low, i32(quadrant)};
+  return {angle.high, angle.low, i32(__double_as_longlong(power))};
+}
+// NaN of what is not finite.
+__device__ __noinline__ Angle careful_angle(f64 size) {
+  if (!is_finite(size)) return {not_a_number(), 0.0, 0};
+  return angle_of(size);
+}
+// By three parts of pi / 2, which are enough below 2^20 but next to its multiples.
+__device__ inline Angle quick_angle(f64 size) {
+  const f64 power = size * 0x1.45f306dc9c883p-1 + 0x1.8p52, quadrant = power - 0x1.8p52;
+  const DoubleDouble first = two_sum(fused(-quadrant, 0x1.921fb544p+0, size), -(quadrant * 0x1.0b4611a6p-34));
+  if (!(size < 0x1p20) || absolute(first.high) < quadrant * 0x1p-50) return careful_angle(size);
+  const DoubleDouble angle = fast_two_sum(first.high, first.low - quadrant * 0x1.3198a2e037073p-69);
+  return {angle.high, angle.low, i32(__double_as_longlong(power))};
 }
 
-// The sine and the cosine of an angle up to pi / 4, each in two parts.
-__device__ inline DoubleDouble sine_near(f64 r, f64 rest) {
-  const f64 z = r * r;
+// (sin(r) - r) / r^3 and (cos(r) - 1 + r^2 / 2) / r^4 by z = r^2, for |r| up to pi / 4.
+__device__ inline f64 sine_polynomial(f64 z) {
   f64 p = 0x1.5d9f2d4cc5302p-33;
   p = p * z + -0x1.ae5e95829ce29p-26;
   p = p * z + 0x1.71de35bd0064ep-19;
   p = p * z + -0x1.a01a019c6fc66p-13;
   p = p * z + 0x1.111111110fc18p-7;
-  p = p * z + -0x1.555555555554cp-3;
-  return {r, r * (z * p) + (rest - 0.5 * z * rest)};
+  return p * z + -0x1.555555555554cp-3;
+}
+__device__ inline f64 cosine_polynomial(f64 z) {
+  f64 p = -0x1.8ff91c6f1d7d2p-37;
+  p = p * z + 0x1.1eea850bdc83ep-29;
+  p = p * z + -0x1.27e4f8fb2b255p-22;
+  p = p * z + 0x1.a01a019e19deap-16;
+  p = p * z + -0x1.6c16c16c1612ap-10;
+  return p * z + 0x1.5555555555554p-5;
+}
+// The sine and the cosine of an angle up to pi / 4, each in two parts.
+__device__ inline DoubleDouble sine_near(f64 r, f64 rest) {
+  const f64 z = r * r;
+  return {r, r * (z * sine_polynomial(z)) + (rest - 0.5 * z * rest)};
 }
 __device__ inline DoubleDouble cosine_near(f64 r, f64 rest) {
-  const DoubleDouble z = two_product(r, r);
-  f64 p = -0x1.8ff91c6f1d7d2p-37;
-  p = p * z.high + 0x1.1eea850bdc83ep-29;
-  p = p * z.high + -0x1.27e4f8fb2b255p-22;
-  p = p * z.high + 0x1.a01a019e19deap-16;
-  p = p * z.high + -0x1.6c16c16c1612ap-10;
-  p = p * z.high + 0x1.5555555555554p-5;
-  const DoubleDouble one = fast_two_sum(1.0, -0.5 * z.high);
-  return {one.high, one.low + (z.high * z.high * p - (0.5 * z.low + r * rest))};
+  const DoubleDouble z = two_product(r, r), one = fast_two_sum(1.0, -0.5 * z.high);
+  return {one.high, one.low + (z.high * z.high * cosine_polynomial(z.high) - (0.5 * z.low + r * rest))};
 }
 __device__ inline f64 turned_sine(Angle angle, i32 quadrant) {
   const DoubleDouble value = quadrant & 1 ? cosine_near(angle.high, angle.low) : sine_near(angle.high, angle.low);
@@ -92,105 +109,119 @@ __device__ inline f64 cosine(f64 x) {
   const Angle angle = angle_of(fabs(x));
   return turned_sine(angle, angle.quadrant + 1);
 }
+// The quotient of sine and cosine, of which more is kept than above.
 __device__ inline f64 tangent(f64 x) {
-  if (!is_finite(x)) return not_a_number();
-  const Angle angle = angle_of(fabs(x));
-  DoubleDouble s = sine_near(angle.high, angle.low), c = cosine_near(angle.high, angle.low);
-  s = fast_two_sum(s.high, s.low), c = fast_two_sum(c.high, c.low);
+  const Angle angle = quick_angle(fabs(x));
+  const f64 r = angle.high;
+  const DoubleDouble z = two_product(r, r), one = fast_two_sum(1.0, -0.5 * z.high);
+  DoubleDouble s = fast_two_sum(r, r * (z.high * sine_polynomial(z.high)));
+  DoubleDouble c = fast_two_sum(one.high, z.high * z.high * cosine_polynomial(z.high));
+  s.low = s.low + (angle.low - 0.5 * z.high * angle.low), c.low = (c.low + one.low) - (0.5 * z.low + r * angle.low);
   const bool turned = angle.quadrant & 1;
-  const DoubleDouble value = pair_quotient(turned ? c : s, turned ? s : c);
-  return (value.high + value.low) * copysign(1.0, turned ? -x : x);
+  const DoubleDouble n = turned ? c : s, d = turned ? s : c;
+  const f64 y = inverse(d.high), quotient = n.high * y;
+  const f64 rest = (fused(-quotient, d.high, n.high) + n.low) - quotient * d.low;
+  return (quotient + rest * y) * copysign(1.0, turned ? -x : x);
 }
 
 // ---- inverses ----
 
-// arctan of sixteenths, in two parts.
-static __device__ const f64 arctangent_table[17][2] = {
-  {0x0p+0, 0x0p+0},
-  {0x1.ff55bb72cfdeap-5, -0x1.c934d86d23f1dp-60},
-  {0x1.fd5ba9aac2f6ep-4, -0x1.cd37686760c17p-59},
-  {0x1.7b97b4bce5b02p-3, 0x1.347b0b4f881cap-58},
-  {0x1.f5b75f92c80ddp-3, 0x1.8ab6e3cf7afbdp-57},
-  {0x1.362773707ebccp-2, -0x1.963a544b672d8p-57},
-  {0x1.6f61941e4def1p-2, -0x1.c63aae6f6e918p-56},
-  {0x1.a64eec3cc23fdp-2, -0x1.24dec1b50b7ffp-56},
-  {0x1.dac670561bb4fp-2, 0x1.a2b7f222f65e2p-56},
-  {0x1.0657e94db30dp-1, -0x1.d5b495f6349e6p-56},
-  {0x1.1e00babdefeb4p-1, -0x1.928df287a668fp-58},
-  {0x1.345f01cce37bbp-1, 0x1.1021137c71102p-55},
-  {0x1.4978fa3269ee1p-1, 0x1.2419a87f2a458p-56},
-  {0x1.5d58987169b18p-1, 0x1.0028e4bc5e7cap-57},
-  {0x1.700a7c5784634p-1, -0x1.8c34d25aadef6p-56},
-  {0x1.819d0b7158a4dp-1, -0x1.bf76229d3b917p-56},
-  {0x1.921fb54442d18p-1, 0x1.1a62633145c07p-55},
+// (arcsin(t) - t) / t^3 for t up to a half, and (arctan(t) - t) / t^3 for t up to a quarter, by z = t^2.
+__device__ inline f64 arcsine_polynomial(f64 z) {
+  f64 p = 0x1.057332a9d8239p-5;
+  p = p * z + -0x1.09e246fbc28b5p-6;
+  p = p * z + 0x1.3ffd347e23526p-6;
+  p = p * z + 0x1.abc46f20a44b1p-8;
+  p = p * z + 0x1.8ec414652c717p-7;
+  p = p * z + 0x1.c6fd9d2025b7dp-7;
+  p = p * z + 0x1.1c6be33b5c36dp-6;
+  p = p * z + 0x1.6e89f4293387bp-6;
+  p = p * z + 0x1.f1c72c39c68dep-6;
+  p = p * z + 0x1.6db6db42787a1p-5;
+  p = p * z + 0x1.333333336e828p-4;
+  return p * z + 0x1.555555555539p-3;
+}
+__device__ inline f64 arctangent_polynomial(f64 z) {
+  f64 p = 0x1.7982e49281e2fp-5;
+  p = p * z + -0x1.0b4d53ae619f8p-4;
+  p = p * z + 0x1.3ab9df3a63644p-4;
+  p = p * z + -0x1.7459e36d372d2p-4;
+  p = p * z + 0x1.c71c60a91d544p-4;
+  p = p * z + -0x1.2492490b31c5ap-3;
+  p = p * z + 0x1.999999997525ap-3;
+  return p * z + -0x1.55555555554c6p-2;
+}
+
+// high + low + t + small, where t is at most the size of a high that is not 0, with what the sum lost.
+__device__ inline f64 beyond_high(f64 high, f64 low, f64 t, f64 small) {
+  const f64 value = high + t, lost = (high - value) + t;
+  return value + ((small + low) + lost);
+}
+// Beyond a half, arcsin(x) is pi / 2 - 2 arcsin(s) and arccos(x) is 2 arcsin(s), s = sqrt((1 - x) / 2). What the root
+// lost is the remainder over 2 s; the bits of s, from a number, are those of 1 / s within 6 %, which is near enough.
+template <typename C> struct HalfAngle {
+  C root, rest, z;  // 2 s and what it lost; s^2, or x^2 up to a half
+  bool wide;
 };
-// arctan(t) = t + t z P(z), z = t^2, for t up to 1/31.
-__device__ inline f64 arctangent_rest(f64 z) {
-  f64 p = 0x1.3a1c7ffb92d73p-4;
-  p = p * z + -0x1.745cc0149fa83p-4;
-  p = p * z + 0x1.c71c71b817039p-4;
-  p = p * z + -0x1.2492492491a3dp-3;
-  p = p * z + 0x1.9999999999999p-3;
-  return p * z + -0x1.5555555555555p-2;
-}
-
-// arctan(n / d) for 0 <= n <= d, d > 0.
-__device__ inline DoubleDouble arctangent_pair(DoubleDouble n, DoubleDouble d) {
-  const f64 step = rint(16.0 * divided(n.high, d.high)), c = 0.0625 * step;
-  const DoubleDouble less = two_product(c, d.high), more = two_product(c, n.high);
-  const DoubleDouble over = two_sum(n.high, -less.high), under = two_sum(d.high, more.high);
-  const DoubleDouble t = pair_quotient(
-      fast_two_sum(over.high, over.low + ((n.low - less.low) - c * d.low)),
-      {under.high, under.low + ((d.low + more.low) + c * n.low)});
-  const f64* const by = arctangent_table[i32(step)];
-  const f64 z = t.high * t.high;
-  const DoubleDouble sum = fast_two_sum(by[0], t.high);
-  return {sum.high, sum.low + (by[1] + (t.low + t.high * (z * arctangent_rest(z))))};
-}
-// The angle of the point (d, n), n >= 0, d negative if so said and given by its size.
-__device__ inline f64 angle_of_point(DoubleDouble n, DoubleDouble d, bool negative) {
-  const bool steep = n.high > d.high;
-  const DoubleDouble angle = arctangent_pair(steep ? d : n, steep ? n : d);
-  const f64 turn = steep ? 1.0 : negative ? 2.0 : 0.0, sign = steep != negative ? -1.0 : 1.0;
-  const DoubleDouble sum = two_sum(turn * 0x1.921fb54442d18p+0, sign * angle.high);
-  return sum.high + (sum.low + (turn * 0x1.1a62633145c07p-54 + sign * angle.low));
-}
-
-// cos(arcsin(x)) for |x| <= 1.
-__device__ inline DoubleDouble other_leg(f64 x) {
-  const DoubleDouble square = two_product(x, x), rest = two_sum(1.0, -square.high);
-  return pair_root(fast_two_sum(rest.high, rest.low - square.low));
+__device__ inline HalfAngle<f64> half_angle(f64 size) {
+  const f64 square = fused(-0.5, size, 0.5), s = sqrt(square);
+  const f64 near = __longlong_as_double(0x7fde6238da3c2118ll - __double_as_longlong(s));
+  return {s + s, fused(-s, s, square) * near, size > 0.5 ? square : size * size, size > 0.5};
 }
 __device__ inline f64 arcsine(f64 x) {
-  if (!(fabs(x) <= 1.0)) return not_a_number();
-  return copysign(angle_of_point({fabs(x), 0.0}, other_leg(x), false), x);
+  const HalfAngle<f64> by = half_angle(absolute(x));
+  const f64 t = by.wide ? -by.root : absolute(x);
+  const f64 small = t * by.z * arcsine_polynomial(by.z) + (by.wide ? -by.rest : 0.0);
+  const f64 high = by.wide ? 0x1.921fb54442d18p+0 : 0.0, low = by.wide ? 0x1.1a62633145c07p-54 : 0.0;
+  return copysign(beyond_high(high, low, t, small), x);
 }
 __device__ inline f64 arccosine(f64 x) {
-  if (!(fabs(x) <= 1.0)) return not_a_number();
-  return angle_of_point(other_leg(x), {fabs(x), 0.0}, x < 0.0);
+  const HalfAngle<f64> by = half_angle(absolute(x));
+  const f64 t = by.wide ? copysign(by.root, x) : -x, turn = by.wide ? (x < 0.0 ? 2.0 : 0.0) : 1.0;
+  const f64 small = t * by.z * arcsine_polynomial(by.z) + (by.wide ? (x < 0.0 ? -by.rest : by.rest) : 0.0);
+  return beyond_high(turn * 0x1.921fb54442d18p+0, turn * 0x1.1a62633145c07p-54, t, small);
 }
 
-__device__ inline f64 precise_angle(f64 n, f64 d, bool negative) {
-  if (n < d * 0x1p-60) {
-    if (!negative) return divided(n, d);  // rounded once where it is subnormal too
-    n = 0.0;
-  }
-  if (d < n * 0x1p-60) d = 0.0;
-  const f64 most = maximum(n, d), scale = most > 0x1p500 ? 0x1p-700 : most < 0x1p-400 ? 0x1p700 : 1.0;
-  return angle_of_point({n * scale, 0.0}, {d * scale, 0.0}, negative);
+// turn pi / 2 + arctan(least / most), 0 <= least <= most, or - where it goes back. From a quarter of most on,
+// arctan(1/2) is taken off, and from 0.72 on pi / 4: the quotient left is up to a quarter, n is exact, and so are sums
+// of the upper parts of both angles, multiples of 2^-51. A least that is raised stands for 2^-600 of it.
+__device__ inline f64 turned_arctangent(f64 least, f64 most, bool raised, bool back, f64 turn) {
+  const bool middle = !raised && least > 0.25 * most, far = !raised && least > 0.72 * most;
+  const f64 c = far ? 1.0 : middle ? 0.5 : 0.0;
+  const f64 off = far ? 0x1.921fb54442d18p-1 : middle ? 0x1.dac670561bb5p-2 : 0.0;
+  const f64 off_rest = far ? 0x1.1a62633145c07p-55 : middle ? -0x1.2ea406ee84d0fp-55 : 0.0;
+  const f64 left = fused(-c, most, least), n = back ? -left : left;
+  const f64 d = fused(c, least, most), d_rest = fused(c, least, most - d);
+  const f64 y = inverse(d), quotient = n * y;
+  const f64 rest = (fused(-quotient, d, n) - quotient * d_rest) * y;
+  const f64 t = raised ? (quotient + rest) * 0x1p-600 : quotient, z = t * t;
+  const f64 small = t * z * arctangent_polynomial(z) + (raised ? 0.0 : rest);
+  const f64 high = fused(turn, 0x1.921fb54442d18p+0, back ? -off : off);
+  return beyond_high(high, fused(turn, 0x1.1a62633145c07p-54, back ? -off_rest : off_rest), t, small);
 }
+__device__ inline f64 arctangent(f64 x) {
+  const f64 size = absolute(x);
+  const bool steep = size > 1.0;
+  const f64 least = steep ? 1.0 : size, most = steep ? (size > 0x1p60 ? 0x1p60 : size) : 1.0;
+  return copysign(turned_arctangent(least, most, false, steep, steep ? 1.0 : 0.0), x);
+}
+// Both are multiplied by a power of two, and a least that is small beside most by another one. Beside an infinity what
+// is finite is 0.
 __device__ inline f64 arctangent2(f64 y, f64 x) {
-  if (is_nan(x) || is_nan(y)) return not_a_number();
-  f64 n = fabs(y), d = fabs(x);
-  if (is_inf(n) || is_inf(d)) n = is_inf(y) ? 1.0 : 0.0, d = is_inf(x) ? 1.0 : 0.0;
-  if (n == 0.0 && d == 0.0) d = 1.0;
-  return copysign(precise_angle(n, d, copysign(1.0, x) < 0.0), y);
+  const f64 side = copysign(1.0, x);
+  const bool steep = absolute(y) > absolute(x);
+  f64 least = steep ? absolute(x) : absolute(y), most = steep ? absolute(y) : absolute(x);
+  const bool low = most < 0x1p-400;
+  const f64 by = low ? 0x1p700 : most > 0x1p500 ? 0x1p-700 : 1.0;
+  const bool raised = least * by < 0x1p-450 && !low;
+  least = is_inf(most) && least < infinity() ? 0.0 : least * (raised ? 0x1p600 * by : by);
+  least = least > 0x1p500 ? 0x1p500 : least, most = bounded(most * by, 0x1p-400, 0x1p500);
+  return copysign(turned_arctangent(least, most, raised, steep != (side < 0.0), steep ? 1.0 : 1.0 - side), y);
 }
-__device__ inline f64 arctangent(f64 x) { return arctangent2(x, 1.0); }
 
 // ---- f32, in sums of two ----
 
-// (sin(r) - r) / r^3, (cos(r) - 1 + r^2 / 2) / r^4 and (tan(r) - r) / r^3 by z = r^2, for |r| up to pi / 4.
+// As above, and (tan(r) - r) / r^3.
 __device__ inline f32 sine_polynomial(f32 z) {
   f32 p = 0x1.6cd828p-19f;
   p = fused(p, z, -0x1.a00f9cp-13f);
@@ -278,25 +309,19 @@ __device__ inline f32 turned_by(f32 turn, f32 t, f32 small) {
   const f32 value = fused(turn, 0x1.921fb6p+0f, t), lost = fused(turn, 0x1.921fb6p+0f, -value) + t;
   return value + (fused(turn, -0x1.777a5cp-25f, small) + lost);
 }
-// Beyond a half, arcsin(x) is pi / 2 - 2 arcsin(s) and arccos(x) is 2 arcsin(s), s = sqrt((1 - x) / 2). What the root
-// lost is the remainder over 2 s; the bits of s, from a number, are those of 1 / s within 6 %, which is near enough.
-struct HalfAngle {
-  f32 root, rest, z;  // 2 s and what it lost; s^2, or x^2 up to a half
-  bool wide;
-};
-__device__ inline HalfAngle half_angle(f32 size) {
+__device__ inline HalfAngle<f32> half_angle(f32 size) {
   const f32 square = fused(-0.5f, size, 0.5f), s = sqrt(square);
   const f32 rest = fused(-s, s, square) * __int_as_float(0x7ef311c7 - __float_as_int(s));
   return {s + s, rest, size > 0.5f ? square : size * size, size > 0.5f};
 }
 __device__ inline f32 arcsine(f32 x) {
-  const HalfAngle by = half_angle(absolute(x));
+  const HalfAngle<f32> by = half_angle(absolute(x));
   const f32 t = by.wide ? -by.root : absolute(x);
   const f32 small = fused(t * by.z, arcsine_polynomial(by.z), by.wide ? -by.rest : 0.0f);
   return copysign(turned_by(by.wide ? 1.0f : 0.0f, t, small), x);
 }
 __device__ inline f32 arccosine(f32 x) {
-  const HalfAngle by = half_angle(absolute(x));
+  const HalfAngle<f32> by = half_angle(absolute(x));
   const f32 t = by.wide ? copysign(by.root, x) : -x, turn = by.wide ? (x < 0.0f ? 2.0f : 0.0f) : 1.0f;
   const f32 small = fused(t * by.z, arcsine_polynomial(by.z), by.wide ? copysign(1.0f, x) * by.rest : 0.0f);
   return turned_by(turn, t, small);

@@ -14,17 +14,15 @@ from skuda.reference.double_double import (
     hexadecimal,
     horner,
     in_f32,
-    pair_quotient,
-    pair_root,
     spread,
-    table,
     two_product,
     two_sum,
 )
-from skuda.reference.elementary import F32, fma32, integer, polynomial, remainder
+from skuda.reference.elementary import F32, F64, fma32, integer, polynomial, remainder
 
 _QUARTER = hexadecimal("0x1.921fb54442d18p+0", "0x1.1a62633145c07p-54")  # pi / 2
 _PARTS = hexadecimal("0x1.921fb544p+0", "0x1.0b4611a6p-34", "0x1.3198a2ep-69", "0x1.b839a252049c1p-104")  # 33 bits each
+_LAST_PART = float.fromhex("0x1.3198a2e037073p-69")  # after two of them
 _TWO_OVER_PI = float.fromhex("0x1.45f306dc9c883p-1")
 # 2 / pi in binary, 64 bits a word, after a word of zeros.
 _WORDS = np.array([
@@ -59,30 +57,18 @@ _HALF_PI_F32 = tuple(map(np.float32, hexadecimal("-0x1.921fb6p+0", "-0x1.777a5cp
 _TURN_F32 = tuple(map(np.float32, hexadecimal("0x1.921fb6p+0", "-0x1.777a5cp-25")))  # pi / 2 in two parts
 _TWO_OVER_PI_F32 = np.float32(float.fromhex("0x1.45f306p-1"))
 _TURNED_END = np.float32(float.fromhex("0x1p+17"))
-_ARCTANGENT = hexadecimal(
-    "0x1.3a1c7ffb92d73p-4", "-0x1.745cc0149fa83p-4", "0x1.c71c71b817039p-4", "-0x1.2492492491a3dp-3",
-    "0x1.9999999999999p-3", "-0x1.5555555555555p-2",
+# The last two of f64; arctan(1/2) and pi / 4 in two parts, the first ones multiples of 2^-51.
+_ARCSINE = hexadecimal(
+    "0x1.057332a9d8239p-5", "-0x1.09e246fbc28b5p-6", "0x1.3ffd347e23526p-6", "0x1.abc46f20a44b1p-8",
+    "0x1.8ec414652c717p-7", "0x1.c6fd9d2025b7dp-7", "0x1.1c6be33b5c36dp-6", "0x1.6e89f4293387bp-6",
+    "0x1.f1c72c39c68dep-6", "0x1.6db6db42787a1p-5", "0x1.333333336e828p-4", "0x1.555555555539p-3",
 )  # fmt: skip
-# arctan of sixteenths, in two parts.
-_SIXTEENTHS = table("""
-    0x0p+0 0x0p+0
-    0x1.ff55bb72cfdeap-5 -0x1.c934d86d23f1dp-60
-    0x1.fd5ba9aac2f6ep-4 -0x1.cd37686760c17p-59
-    0x1.7b97b4bce5b02p-3 0x1.347b0b4f881cap-58
-    0x1.f5b75f92c80ddp-3 0x1.8ab6e3cf7afbdp-57
-    0x1.362773707ebccp-2 -0x1.963a544b672d8p-57
-    0x1.6f61941e4def1p-2 -0x1.c63aae6f6e918p-56
-    0x1.a64eec3cc23fdp-2 -0x1.24dec1b50b7ffp-56
-    0x1.dac670561bb4fp-2 0x1.a2b7f222f65e2p-56
-    0x1.0657e94db30dp-1 -0x1.d5b495f6349e6p-56
-    0x1.1e00babdefeb4p-1 -0x1.928df287a668fp-58
-    0x1.345f01cce37bbp-1 0x1.1021137c71102p-55
-    0x1.4978fa3269ee1p-1 0x1.2419a87f2a458p-56
-    0x1.5d58987169b18p-1 0x1.0028e4bc5e7cap-57
-    0x1.700a7c5784634p-1 -0x1.8c34d25aadef6p-56
-    0x1.819d0b7158a4dp-1 -0x1.bf76229d3b917p-56
-    0x1.921fb54442d18p-1 0x1.1a62633145c07p-55
-""")
+_ARCTANGENT = hexadecimal(
+    "0x1.7982e49281e2fp-5", "-0x1.0b4d53ae619f8p-4", "0x1.3ab9df3a63644p-4", "-0x1.7459e36d372d2p-4",
+    "0x1.c71c60a91d544p-4", "-0x1.2492490b31c5ap-3", "0x1.999999997525ap-3", "-0x1.55555555554c6p-2",
+)  # fmt: skip
+_OF_HALF = hexadecimal("0x1.dac670561bb5p-2", "-0x1.2ea406ee84d0fp-55")
+_OF_ONE = hexadecimal("0x1.921fb54442d18p-1", "0x1.1a62633145c07p-55")
 
 
 # ---- |x| = quadrant pi / 2 + high + low, the last two up to pi / 4 ----
@@ -125,7 +111,7 @@ def _angle(x):
     size = np.where(np.isfinite(x), np.abs(x), 0.0)
     far = size >= 2.0**20
     near = np.where(far, 0.0, size)
-    quadrant = np.rint(near * _TWO_OVER_PI)
+    quadrant = (near * _TWO_OVER_PI + F64.integer) - F64.integer
     first = two_sum(near - quadrant * _PARTS[0], -(quadrant * _PARTS[1]))
     second = two_sum(first[0], -(quadrant * _PARTS[2]))
     high, low = fast_two_sum(second[0], (first[1] + second[1]) - quadrant * _PARTS[3])
@@ -133,6 +119,21 @@ def _angle(x):
     if far.any():
         high[far], low[far], quadrant[far] = _angle_beyond(size[far])
     return high, low, quadrant
+
+
+def _quick_angle(x):
+    """(high, low, quadrant) of |x|: by three parts of pi / 2, which are enough below 2^20 but next to its multiples.
+    NaN of what is not finite."""
+    size = np.abs(x)
+    near = np.where(size < 2.0**20, size, 0.0)
+    quadrant = (near * _TWO_OVER_PI + F64.integer) - F64.integer
+    first = two_sum(near - quadrant * _PARTS[0], -(quadrant * _PARTS[1]))
+    high, low = fast_two_sum(first[0], first[1] - quadrant * _LAST_PART)
+    careful = ~(size < 2.0**20) | (np.abs(first[0]) < quadrant * 2.0**-50)
+    quadrant = quadrant.astype(np.int64)
+    if careful.any():
+        high[careful], low[careful], quadrant[careful] = _angle(x[careful])
+    return np.where(np.isfinite(x), high, np.nan), low, quadrant
 
 
 def sine_near(r, rest) -> Pair:
@@ -172,14 +173,24 @@ def cos(x, single):
 @in_f32(lambda x: _of_near_angle(x, lambda angle: _next_to_zero(x, _tan_f32(*angle)), tan))
 @elementary
 def tan(x, single):
-    """The tangent of f32 or f64, within 1 unit in the last place; infinities give NaN, zeros keep their sign."""
-    high, low, quadrant = _angle(x)
-    s, c = fast_two_sum(*sine_near(high, low)), fast_two_sum(*cosine_near(high, low))
+    """The tangent of f32 or f64, within 1 unit in the last place; infinities give NaN, zeros keep their sign.
+
+    In f64 the quotient of sine and cosine, of which more is kept than above.
+    """
+    high, low, quadrant = _quick_angle(x)
+    z = two_product(high, high)
+    one = fast_two_sum(1.0, -0.5 * z[0])
+    s = fast_two_sum(high, high * (z[0] * horner(_SINE, z[0])))
+    c = fast_two_sum(one[0], z[0] * z[0] * horner(_COSINE, z[0]))
+    s = s[0], s[1] + (low - 0.5 * z[0] * low)
+    c = c[0], (c[1] + one[1]) - (0.5 * z[1] + high * low)
     turned = quadrant & 1 != 0
-    above = [np.where(turned, *each) for each in zip(c, s, strict=True)]
-    below = [np.where(turned, *each) for each in zip(s, c, strict=True)]
-    value = sum(pair_quotient(above, below)) * np.copysign(1.0, np.where(turned, -x, x))
-    return np.where(np.isfinite(x), value, np.nan)
+    n = [np.where(turned, *each) for each in zip(c, s, strict=True)]
+    d = [np.where(turned, *each) for each in zip(s, c, strict=True)]
+    y = 1.0 / d[0]
+    quotient = n[0] * y
+    rest = (remainder(n[0], d[0], quotient) + n[1]) - quotient * d[1]
+    return (quotient + rest * y) * np.copysign(1.0, np.where(turned, -x, x))
 
 
 # ---- the same of f32, in sums of two ----
@@ -239,55 +250,70 @@ def _tan_f32(r, rest, quadrant):
 # ---- inverses ----
 
 
-def _arctangent(n: Pair, d: Pair) -> Pair:
-    """arctan(n / d) for 0 <= n <= d, d > 0."""
-    step = np.rint(16.0 * (n[0] / d[0]))
-    c = 0.0625 * step
-    less, more = two_product(c, d[0]), two_product(c, n[0])
-    over, under = two_sum(n[0], -less[0]), two_sum(d[0], more[0])
-    t = pair_quotient(
-        fast_two_sum(over[0], over[1] + ((n[1] - less[1]) - c * d[1])),
-        (under[0], under[1] + ((d[1] + more[1]) + c * n[1])),
+def _beyond_high(high, low, t, small):
+    """high + low + t + small, where t is at most the size of a high that is not 0, with what the sum lost."""
+    value = high + t
+    lost = (high - value) + t
+    return value + ((small + low) + lost)
+
+
+def _half_angle(size):
+    """(2 s, what it lost, z, wide): beyond a half, arcsin(x) is pi / 2 - 2 arcsin(s) and arccos(x) is 2 arcsin(s),
+    s = sqrt((1 - x) / 2). What the root lost is the remainder over 2 s; the bits of s, from a number, are those of
+    1 / s within 6 %, which is near enough. z is s^2, or x^2 up to a half."""
+    C = size.dtype.type
+    square = C(0.5) - C(0.5) * size
+    s = np.sqrt(square)
+    bits, number = (np.int32, 0x7EF311C7) if C is np.float32 else (np.int64, 0x7FDE6238DA3C2118)
+    rest = remainder(square, s, s) * (bits(number) - s.view(bits)).view(C)
+    wide = size > C(0.5)
+    return s + s, rest, np.where(wide, square, size * size), wide
+
+
+def _turned_arctangent(least, most, raised, back, turn):
+    """turn pi / 2 + arctan(least / most), 0 <= least <= most, or - where it goes back. From a quarter of most on,
+    arctan(1/2) is taken off, and from 0.72 on pi / 4: the quotient left is up to a quarter, n is exact, and so are sums
+    of the upper parts of both angles, multiples of 2^-51. A least that is raised stands for 2^-600 of it."""
+    middle, far = ~raised & (least > 0.25 * most), ~raised & (least > 0.72 * most)
+    c, off, off_rest = (
+        np.where(far, one, np.where(middle, half, 0.0))
+        for half, one in zip((0.5, *_OF_HALF), (1.0, *_OF_ONE), strict=True)
     )
-    index = np.where(np.isnan(step), 0, step).astype(np.int64)
-    z = t[0] * t[0]
-    total = fast_two_sum(_SIXTEENTHS[0][index], t[0])
-    return total[0], total[1] + (_SIXTEENTHS[1][index] + (t[1] + t[0] * (z * horner(_ARCTANGENT, z))))
-
-
-def _angle_of_point(n: Pair, d: Pair, negative):
-    """The angle of the point (d, n), n >= 0, d negative if so said and given by its size."""
-    steep = n[0] > d[0]
-    least = np.where(steep, d[0], n[0]), np.where(steep, d[1], n[1])
-    most = np.where(steep, n[0], d[0]), np.where(steep, n[1], d[1])
-    angle = _arctangent(least, most)
-    turn = np.where(steep, 1.0, np.where(negative, 2.0, 0.0))
-    sign = np.where(steep != negative, -1.0, 1.0)
-    high, low = two_sum(turn * _QUARTER[0], sign * angle[0])
-    return high + (low + (turn * _QUARTER[1] + sign * angle[1]))
-
-
-def _other_leg(x) -> Pair:
-    """cos(arcsin(x)) for |x| <= 1."""
-    square = two_product(x, x)
-    rest = two_sum(1.0, -square[0])
-    return pair_root(fast_two_sum(rest[0], rest[1] - square[1]))
+    left = least - c * most
+    n = np.where(back, -left, left)
+    d = c * least + most
+    d_rest = c * least + (most - d)
+    y = 1.0 / d
+    quotient = n * y
+    rest = (remainder(n, d, quotient) - quotient * d_rest) * y
+    t = np.where(raised, (quotient + rest) * 2.0**-600, quotient)
+    z = t * t
+    small = t * z * horner(_ARCTANGENT, z) + np.where(raised, 0.0, rest)
+    high = turn * _QUARTER[0] + np.where(back, -off, off)
+    return _beyond_high(high, turn * _QUARTER[1] + np.where(back, -off_rest, off_rest), t, small)
 
 
 @in_f32(lambda x: _asin_f32(x))
 @elementary
 def asin(x, single):
     """The arcsine of f32 or f64, within 1 unit in the last place; beyond 1 NaN; zeros keep their sign."""
-    size = np.where(np.abs(x) <= 1, np.abs(x), np.nan)
-    return np.copysign(_angle_of_point((size, np.zeros_like(size)), _other_leg(size), False), x)
+    size = np.abs(x)
+    root, rest, z, wide = _half_angle(size)
+    t = np.where(wide, -root, size)
+    small = t * z * horner(_ARCSINE, z) + np.where(wide, -rest, 0.0)
+    high, low = (np.where(wide, part, 0.0) for part in _QUARTER)
+    return np.copysign(_beyond_high(high, low, t, small), x)
 
 
 @in_f32(lambda x: _acos_f32(x))
 @elementary
 def acos(x, single):
     """The arccosine of f32 or f64, within 1 unit in the last place; beyond 1 NaN."""
-    size = np.where(np.abs(x) <= 1, np.abs(x), np.nan)
-    return _angle_of_point(_other_leg(size), (size, np.zeros_like(size)), x < 0)
+    root, rest, z, wide = _half_angle(np.abs(x))
+    t = np.where(wide, np.copysign(root, x), -x)
+    turn = np.where(wide, np.where(x < 0, 2.0, 0.0), 1.0)
+    small = t * z * horner(_ARCSINE, z) + np.where(wide, np.where(x < 0, -rest, rest), 0.0)
+    return _beyond_high(turn * _QUARTER[0], turn * _QUARTER[1], t, small)
 
 
 @in_f32(lambda y, x: _atan2_f32(y, x))
@@ -296,29 +322,28 @@ def atan2(y, x, single):
     """The angle of the point (x, y), of f32 or f64, within 1 unit in the last place, with the special values of C's
     atan2."""
     y, x = spread(y, x)
-    n, d = np.abs(y), np.abs(x)
-    infinite = np.isinf(n) | np.isinf(d)
-    n = np.where(infinite, np.where(np.isinf(n), 1.0, 0.0), n)
-    d = np.where(infinite, np.where(np.isinf(d), 1.0, 0.0), d)
-    d = np.where((n == 0) & (d == 0), 1.0, d)
-    negative = np.signbit(x)
-    small = n < d * 2.0**-60
-    ratio = n / d  # rounded once where it is subnormal too
-    n = np.where(small, 0.0, n)
-    d = np.where(d < n * 2.0**-60, 0.0, d)
-    most = np.maximum(n, d)
-    scale = np.where(most > 2.0**500, 2.0**-700, np.where(most < 2.0**-400, 2.0**700, 1.0))
-    zero = np.zeros_like(scale)
-    angle = _angle_of_point((n * scale, zero), (d * scale, zero), negative)
-    angle = np.where(small & ~negative, ratio, angle)
-    return np.where(np.isnan(x) | np.isnan(y), np.nan, np.copysign(angle, y))
+    steep, negative = np.abs(y) > np.abs(x), np.signbit(x)
+    least, most = np.where(steep, np.abs(x), np.abs(y)), np.where(steep, np.abs(y), np.abs(x))
+    # Both are multiplied by a power of two, and a least that is small beside most by another one. Beside an infinity
+    # what is finite is 0.
+    low = most < 2.0**-400
+    by = np.where(low, 2.0**700, np.where(most > 2.0**500, 2.0**-700, 1.0))
+    raised = (least * by < 2.0**-450) & ~low
+    least = np.where(np.isinf(most) & (least < np.inf), 0.0, least * np.where(raised, 2.0**600 * by, by))
+    least, most = np.minimum(least, 2.0**500), np.clip(most * by, 2.0**-400, 2.0**500)
+    turn = np.where(steep, 1.0, np.where(negative, 2.0, 0.0))
+    angle = _turned_arctangent(least, most, raised, steep != negative, turn)
+    return np.copysign(angle, y)
 
 
 @in_f32(lambda x: _atan_f32(x))
-def atan(x):
+@elementary
+def atan(x, single):
     """The arctangent of f32 or f64, within 1 unit in the last place; zeros keep their sign."""
-    x = np.asarray(x)
-    return atan2(x, x.dtype.type(1))
+    size = np.abs(x)
+    steep = size > 1
+    least, most = np.where(steep, 1.0, size), np.where(steep, np.minimum(size, 2.0**60), 1.0)
+    return np.copysign(_turned_arctangent(least, most, np.False_, steep, np.where(steep, 1.0, 0.0)), x)
 
 
 # ---- the same of f32, in sums of two ----
@@ -330,18 +355,6 @@ def _turned_by(turn, t, small):
     value = fma32(turn, high, t)
     lost = fma32(turn, high, -value) + t
     return value + (fma32(turn, low, small) + lost)
-
-
-def _half_angle(size):
-    """(2 s, what it lost, z, wide): beyond a half, arcsin(x) is pi / 2 - 2 arcsin(s) and arccos(x) is 2 arcsin(s),
-    s = sqrt((1 - x) / 2). What the root lost is the remainder over 2 s; the bits of s, from a number, are those of
-    1 / s within 6 %, which is near enough. z is s^2, or x^2 up to a half."""
-    C = np.float32
-    square = fma32(C(-0.5), size, C(0.5))
-    s = np.sqrt(square)
-    rest = remainder(square, s, s) * (np.int32(0x7EF311C7) - s.view(np.int32)).view(C)
-    wide = size > C(0.5)
-    return s + s, rest, np.where(wide, square, size * size), wide
 
 
 def _asin_f32(x):
@@ -362,7 +375,7 @@ def _acos_f32(x):
     return _turned_by(turn, t, small)
 
 
-def _turned_arctangent(least, most, share, sign, turn):
+def _turned_arctangent_f32(least, most, share, sign, turn):
     """turn pi / 2 + sign arctan(share least / most), 0 <= share least <= most. From half of most on, pi / 4 is taken
     off. What the quotient lost counts by the slope, near 1 - 0.85 z."""
     C = np.float32
@@ -386,7 +399,7 @@ def _atan_f32(x):
     steep = size > 1
     least, most = np.where(steep, C(1), size), np.where(steep, np.minimum(size, C(2.0**60)), C(1))
     sign, turn = np.where(steep, C(-1), C(1)), np.where(steep, C(1), C(0))
-    return np.copysign(_turned_arctangent(least, most, C(1), sign, turn), x)
+    return np.copysign(_turned_arctangent_f32(least, most, C(1), sign, turn), x)
 
 
 def _atan2_f32(y, x):
@@ -403,4 +416,4 @@ def _atan2_f32(y, x):
     least, most = np.minimum(least, C(2.0**59)), np.clip(most * by, C(2.0**-60), C(2.0**59))
     share, sign = np.where(raised, C(2.0**-68), C(1)), np.where(steep, -side, side)
     turn = np.where(steep, C(1), C(1) - side)
-    return np.copysign(_turned_arctangent(least, most, share, sign, turn), y)
+    return np.copysign(_turned_arctangent_f32(least, most, share, sign, turn), y)

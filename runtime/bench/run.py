@@ -18,7 +18,7 @@ from skuda.bench.problem import Problem
 from skuda.bench.suite import SMALL, Case
 from skuda.bench.timing import Timer
 from skuda.launch import registry
-from skuda.model.descriptor import is_number
+from skuda.model.descriptor import is_element
 from skuda.model.sku import KernelSku
 
 _CALLS = 20  # in a graph of small problems
@@ -63,12 +63,15 @@ class Bench:
             return {**row, "left_out": f"needs about {4 * case.bytes / 1e9:.0f} GB of the GPU's memory"}
         try:
             problem = Problem(case)
-            fault = problem.fault()
+            if fault := problem.fault():
+                return {**row, "error": fault}
+            return self._measured(problem, {**row, "sku": served_by(problem).symbol})
         except Exception as error:  # a row that fails must not end the run; it is in the table
             return {**row, "error": f"{type(error).__name__}: {error}"}
-        if fault:
-            return {**row, "error": fault}
-        row["sku"] = served_by(problem).symbol
+
+    def _measured(self, problem: Problem, row: dict[str, Any]) -> dict[str, Any]:
+        """A row with its times, and those of its copy and its peers."""
+        case = problem.case
         several = _CALLS if case.bytes < SMALL else 1
         calls = {"ours": problem.run, "copy": self._copy.of(case.bytes)}
         if case.reads_only:
@@ -122,9 +125,7 @@ def _fits(moved: int) -> bool:
 def served_by(problem: Problem) -> KernelSku:
     """The kernel that runs on a problem's operands as they lie."""
     plan = problem.plan
-    operands = [
-        value if is_number(value) else view_of(value, name) for name, value in problem.arrays.items()
-    ]
+    operands = [value if is_element(value) else view_of(value, name) for name, value in problem.arrays.items()]
     return registry.make_sku(plan.operation, plan.types, plan._geometry(operands).variant)
 
 

@@ -6,7 +6,7 @@ import cupy
 import torch
 
 from skuda.bench.problem import Problem
-from skuda.model.descriptor import is_number
+from skuda.model.descriptor import is_element
 from skuda.model.dtypes import DTYPES
 
 
@@ -29,7 +29,7 @@ def tensors_of(problem: Problem) -> dict[str, torch.Tensor | int | float]:
     return {
         placed.operand.name: (
             problem.arrays[placed.operand.name]
-            if is_number(problem.arrays[placed.operand.name])
+            if is_element(problem.arrays[placed.operand.name])
             else tensor_of(problem.arrays[placed.operand.name], placed.word)
         )
         for placed in problem.case.operands

@@ -20,6 +20,10 @@ __device__ inline DoubleDouble two_product(f64 a, f64 b) {
   const f64 product = a * b;
   return {product, fused(a, b, -product)};
 }
+__device__ inline DoubleDouble pair_product(DoubleDouble a, DoubleDouble b) {
+  const DoubleDouble product = two_product(a.high, b.high);
+  return {product.high, product.low + (a.high * b.low + a.low * b.high)};
+}
 __device__ inline DoubleDouble pair_quotient(DoubleDouble n, DoubleDouble d) {
   const f64 quotient = divided(n.high, d.high);
   const DoubleDouble product = two_product(quotient, d.high);

@@ -12,14 +12,6 @@
 __device__ inline f32 stepped(f32 a, f32 b, f32 c) { return fused(a, b, c); }
 __device__ inline f64 stepped(f64 a, f64 b, f64 c) { return a * b + c; }
 
-// min(x, most) that keeps NaN, one instruction in f32.
-__device__ inline f32 at_most(f32 x, f32 most) {
-  f32 y;
-  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(most));
-  return y;
-}
-__device__ inline f64 at_most(f64 x, f64 most) { return minimum(x, most); }
-
 // What a product lost where it was rounded; what a sum of two lost.
 template <typename C> __device__ inline C product_rest(C a, C b, C product) { return fused(a, b, -product); }
 template <typename C> __device__ inline C sum_rest(C a, C b, C sum) {

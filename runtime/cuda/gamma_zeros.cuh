@@ -48,10 +48,6 @@ static __device__ const f64 bernoulli_table[12][2] = {
   {-691.0, 32760.0}, {1.0, 132.0}, {-1.0, 240.0}, {1.0, 252.0}, {-1.0, 120.0}, {1.0, 12.0},
 };
 
-__device__ inline DoubleDouble pair_product(DoubleDouble a, DoubleDouble b) {
-  const DoubleDouble product = two_product(a.high, b.high);
-  return {product.high, product.low + (a.high * b.low + a.low * b.high)};
-}
 __device__ inline DoubleDouble pair_pi() { return {0x1.921fb54442d18p+1, 0x1.1a62633145c07p-53}; }
 // (log(2 pi) - 1) / 2.
 __device__ inline DoubleDouble stirling_pair() { return {0x1.acfe390c97d69p-2, 0x1.3494bc9001442p-56}; }

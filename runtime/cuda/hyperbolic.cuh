@@ -58,18 +58,6 @@ __device__ inline f64 inverse_hyperbolic_tangent(f64 x) {
 
 // ---- f32: sums of two f32 ----
 
-// min(x, most) and max(x, least) that keep NaN, one instruction each.
-__device__ inline f32 cut_above(f32 x, f32 most) {
-  f32 y;
-  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(most));
-  return y;
-}
-__device__ inline f32 cut_below(f32 x, f32 least) {
-  f32 y;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(least));
-  return y;
-}
-
 // (sinh(r) - r) / r^3 and (cosh(r) - 1) / r^2 by z = r^2, for |r| up to ln(2) / 2.
 __device__ inline f32 sinh_polynomial(f32 z) {
   const f32 p = fused(0x1.a2e2e4p-13f, z, 0x1.110fbep-7f);
@@ -84,7 +72,7 @@ struct Quarters {
   f32 r, rest, z, up, down;
 };
 __device__ inline Quarters quarters_of(f32 x) {
-  const f32 t = cut_above(absolute(x), 89.5f), power = exponential_power(t), k = power - 0x1.8p23f;
+  const f32 t = at_most(absolute(x), 89.5f), power = exponential_power(t), k = power - 0x1.8p23f;
   const f32 large = fused(k, -0x1.62e4p-1f, t), r = fused(k, -0x1.7f7d1cp-20f, large);
   const i32 up = i32((u32(__float_as_int(power)) << 23) + 0x3e800000u);
   const f32 down = 0x1p-4f * __int_as_float(0x7f000000 - up);
@@ -108,18 +96,6 @@ __device__ inline f32 hyperbolic_cosine(f32 x) {
   return value + value;
 }
 
-// The square root of a normal number: the hardware's estimate and a Newton step, which is what sqrt does there, without
-// its way out for other numbers.
-__device__ inline f32 sure_root(f32 x) {
-#ifdef __CUDACC_RTC__
-  f32 y;
-  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  const f32 root = x * y;
-  return fused(fused(-root, root, x), 0.5f * y, root);
-#else
-  return sqrt(x);
-#endif
-}
 // k (high + low) + q + p q^3 + left y, where high is ln 2 or its half and times k exact.
 __device__ inline f32 with_powers(f32 k, f32 high, f32 low, f32 q, f32 p, f32 left, f32 y) {
   const f32 near = fused(k, high, q), rest = fused(k, low, fused(k, high, -near) + q);
@@ -145,18 +121,18 @@ __device__ inline f32 logarithm_of_sum(f32 a, f32 b, f32 root, f32 left) {
 }
 // log(t + sqrt(t^2 + 1)); from 2^40 on the root is t.
 __device__ inline f32 inverse_hyperbolic_sine(f32 x) {
-  const f32 t = absolute(x), near = cut_above(t, 0x1p40f), root = sure_root(fused(near, near, 1.0f));
+  const f32 t = absolute(x), near = at_most(t, 0x1p40f), root = sure_root(fused(near, near, 1.0f));
   const f32 left = fused(near, near, fused(-root, root, 1.0f));
-  const f32 value = logarithm_of_sum(cut_below(root, t), t, root, left);
+  const f32 value = logarithm_of_sum(at_least(root, t), t, root, left);
   return (t < 0x1p-12f) | is_inf(x) ? x : copysign(value, x);
 }
 // log(x + sqrt(v^2 + 2v)) with v = x - 1, which is exact where it matters; below 0 the root is made that of a number
 // below 0, which is NaN.
 __device__ inline f32 inverse_hyperbolic_cosine(f32 x) {
-  const f32 v = x - 1.0f, near = cut_above(v, 0x1p40f), twice = near + near;
+  const f32 v = x - 1.0f, near = at_most(v, 0x1p40f), twice = near + near;
   const f32 root = sure_root(fused(near, absolute(near), twice));
   const f32 left = fused(near, near, fused(-root, root, twice));
-  const f32 value = logarithm_of_sum(x, cut_below(root, v), root, left);
+  const f32 value = logarithm_of_sum(x, at_least(root, v), root, left);
   return (v == 0.0f) | !(v < f32(infinity())) ? v : value;
 }
 // (atanh(q) - q) / q^3 by z = q^2, for |q| up to 0.273.

@@ -18,7 +18,7 @@ __device__ inline f64 log_odds(f64 x) {
 // half the logarithm of s / t, for n = 1 - (2^k + 1) t and d = 1 + (2^k - 1) t. k is about log2(s / t), read from the
 // bits of both, and 0 from t = 3/8 on. t is raised by 2^64, so that it is a normal number.
 __device__ inline f32 log_odds(f32 x) {
-  const f32 other = 1.0f - x, t = 0x1p64f * cut_above(x, other), s = cut_below(x, other);
+  const f32 other = 1.0f - x, t = 0x1p64f * at_most(x, other), s = at_least(x, other);
   const u32 above = u32(__float_as_int(s)) - u32(__float_as_int(t)) + 0x20200000u, raised = above & 0xff800000u;
   const f32 power = __int_as_float(i32(raised + 0x1f800000u));
   const f32 more = power - 0x1p-64f, n = fused(-(power + 0x1p-64f), t, 1.0f), d = fused(more, t, 1.0f);

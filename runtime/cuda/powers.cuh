@@ -160,14 +160,6 @@ __device__ inline DoubleDouble logarithm_pair(f64 high, f64 low, i32 raised) {
   const f64 small = ((sum.low + less.low) + (power * 0x1.ef35793c7673p-45 + by[2])) + tail;
   return fast_two_sum(less.high, small + r.high * square.high * logarithm_rest(r.high));
 }
-// log x in f64 alone, within 2^-50 of itself.
-__device__ inline f64 logarithm_near(f64 high) {
-  const Mantissa x = mantissa_of(high);
-  const f64* const by = logarithm_table[x.step];
-  const f64 r = x.m * by[0] - 1.0, square = r * r, power = f64(x.power);
-  return (power * 0x1.62e42fefa38p-1 + by[1]) +
-      (r + (by[2] + (power * 0x1.ef35793c7673p-45 - 0.5 * square + r * square * logarithm_rest(r))));
-}
 
 // log x times a constant in two parts.
 __device__ inline f64 scaled_logarithm(f64 x, f64 high, f64 low) {

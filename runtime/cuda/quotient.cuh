@@ -41,13 +41,32 @@ __device__ inline f32 inverse(f32 s) {
 }
 __device__ inline f64 inverse(f64 s) { return __drcp_rn(s); }
 
-// min(max(x, low), high) that keeps NaN, one instruction each.
-__device__ inline f32 bounded(f32 x, f32 low, f32 high) {
+// The square root of a normal number: the hardware's estimate and a Newton step, which is what sqrt does there, without
+// its way out for other numbers.
+__device__ inline f32 sure_root(f32 x) {
+#ifdef __CUDACC_RTC__
   f32 y;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(low));
-  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(y), "f"(high));
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  const f32 root = x * y;
+  return fused(fused(-root, root, x), 0.5f * y, root);
+#else
+  return sqrt(x);
+#endif
+}
+
+// min(x, most), max(x, least) and both: they keep NaN, and are one instruction in f32, or two.
+__device__ inline f32 at_most(f32 x, f32 most) {
+  f32 y;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(most));
   return y;
 }
+__device__ inline f32 at_least(f32 x, f32 least) {
+  f32 y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(least));
+  return y;
+}
+__device__ inline f64 at_most(f64 x, f64 most) { return minimum(x, most); }
+__device__ inline f32 bounded(f32 x, f32 low, f32 high) { return at_most(at_least(x, low), high); }
 __device__ inline f64 bounded(f64 x, f64 low, f64 high) { return clamp(x, low, high); }
 
 template <typename C> __device__ inline bool safe_divisor(C s) {

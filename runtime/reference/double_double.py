@@ -43,6 +43,12 @@ def _split(a):
     return spread - (spread - a)
 
 
+def pair_product(a: Pair, b: Pair) -> Pair:
+    """a b."""
+    product = two_product(a[0], b[0])
+    return product[0], product[1] + (a[0] * b[1] + a[1] * b[0])
+
+
 def pair_quotient(n: Pair, d: Pair) -> Pair:
     """n / d."""
     quotient = n[0] / d[0]

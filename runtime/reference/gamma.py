@@ -16,6 +16,7 @@ from skuda.reference.double_double import (
     hexadecimal,
     horner,
     in_f32,
+    pair_product,
     pair_quotient,
     two_product,
     two_sum,
@@ -27,7 +28,6 @@ from skuda.reference.gamma_zeros import (
     derivative_near_zeros,
     has_cancelled,
     logarithm_near_zeros,
-    pair_product,
     replaced,
 )
 from skuda.reference.powers import logarithm_pair

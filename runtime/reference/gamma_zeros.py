@@ -12,6 +12,7 @@ from skuda.reference.double_double import (
     Pair,
     fast_two_sum,
     hexadecimal,
+    pair_product,
     pair_quotient,
     two_product,
     two_sum,
@@ -99,11 +100,6 @@ _BERNOULLI = (
     (-236364091.0, 65520.0), (77683.0, 276.0), (-174611.0, 6600.0), (43867.0, 14364.0), (-3617.0, 8160.0), (1.0, 12.0),
     (-691.0, 32760.0), (1.0, 132.0), (-1.0, 240.0), (1.0, 252.0), (-1.0, 120.0), (1.0, 12.0),
 )  # fmt: skip
-
-
-def pair_product(a: Pair, b: Pair) -> Pair:
-    product = two_product(a[0], b[0])
-    return product[0], product[1] + (a[0] * b[1] + a[1] * b[0])
 
 
 def _plus(a: Pair, b: Pair) -> Pair:

@@ -243,15 +243,6 @@ def logarithm_pair(high, low=0.0, raised=0) -> Pair:
     return fast_two_sum(less[0], small + r * square[0] * horner(_LOGARITHM, r))
 
 
-def logarithm_near(x):
-    """log x in f64 alone, within 2^-50 of itself, for a normal x above 0."""
-    m, power, step = _mantissa(x)
-    r = m * _RECIPROCAL[step] - 1.0
-    square, power = r * r, power.astype(np.float64)
-    rest = power * _LN2_REST - 0.5 * square + r * square * horner(_LOGARITHM, r)
-    return (power * _LN2_HIGH + _LOG_HIGH[step]) + (r + (_LOG_LOW[step] + rest))
-
-
 def _limited(x, value):
     """A logarithm's value, or what it is where x is not above 0 and finite."""
     value = np.where(x > 0, value, np.where(x == 0, -np.inf, np.nan))

@@ -57,7 +57,7 @@ struct Sizes {
 };
 // The same of numbers of 16 bits in f32: the quotient to the nearest integer by an inverse, and what it leaves, exactly.
 struct SmallQuotient {
-  f32 count, rest;  // toward minus infinity; by zero those by 1
+  f32 count, rest;  // toward minus infinity; by zero those by 1, which leaves 0
 
   __device__ SmallQuotient(i32 a, i32 b) {
     const f32 x = from_integer(a), y = from_integer(b), by = b == 0 ? 1.0f : y;
@@ -69,7 +69,7 @@ struct SmallQuotient {
   static __device__ f32 from_integer(i32 x) { return __int_as_float(0x4b400000 + x) - INTEGER; }
   static __device__ i32 to_integer(f32 x) { return __float_as_int(x + INTEGER) - 0x4b400000; }
 };
-__device__ inline bool are_small(i32 a, i32 b) { return (u32(a + 32768) | u32(b + 32768)) < 65536u; }
+__device__ inline bool are_small(i64 a, i64 b) { return (((u64(a) + 32768) | (u64(b) + 32768)) >> 16) == 0; }
 
 // Whether the upper half has nothing but the sign of the lower one; said so that compilers see where it always has.
 __device__ inline bool is_narrow(i64 x) { return i32(x >> 32) == i32(i64(u64(x) << 32) >> 63); }
@@ -86,15 +86,15 @@ __device__ __noinline__ i64 wide_modulo(i64 a, i64 b) {
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 __device__ inline i64 floor_quotient(i64 a, i64 b) {
+  if (are_small(a, b)) return b == 0 ? 0 : SmallQuotient::to_integer(SmallQuotient(i32(a), i32(b)).count);
   if (!(is_narrow(a) && is_narrow(b))) return wide_floor_quotient(a, b);
-  if (are_small(i32(a), i32(b))) return b == 0 ? 0 : SmallQuotient::to_integer(SmallQuotient(i32(a), i32(b)).count);
   const Sizes of{i32(a), i32(b)};
   const i64 quotient = of.apart ? -i64(of.quotient) - (of.rest != 0) : i64(of.quotient);
   return b == 0 ? 0 : quotient;
 }
 __device__ inline i64 modulo(i64 a, i64 b) {
+  if (are_small(a, b)) return SmallQuotient::to_integer(SmallQuotient(i32(a), i32(b)).rest);
   if (!(is_narrow(a) && is_narrow(b))) return wide_modulo(a, b);
-  if (are_small(i32(a), i32(b))) return b == 0 ? 0 : SmallQuotient::to_integer(SmallQuotient(i32(a), i32(b)).rest);
   const Sizes of{i32(a), i32(b)};
   const i64 rest = of.apart && of.rest != 0 ? of.divisor - of.rest : of.rest;
   return b < 0 ? -rest : rest;

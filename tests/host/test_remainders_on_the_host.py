@@ -1,5 +1,5 @@
-"""What divisions of reals leave, and their quotients, as the CPU's C++ compiler makes them of remainders.cuh: NumPy's
-bits, whatever the estimate of an inverse is that they start from."""
+"""What divisions leave, and their quotients, as the CPU's C++ compiler makes them of remainders.cuh and data.cuh:
+NumPy's bits, whatever the estimate of an inverse is that they start from."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ NAMES = {
     "modulo": integers.modulo,
     "floor_quotient": integers.floor_quotient,
 }
+INTEGERS = ("modulo", "floor_quotient")
 # A GPU's estimate may be a unit off, and is 0 or infinite where it or its argument is subnormal.
 ESTIMATES = """
 inline float estimate_f32(float s) {
@@ -34,11 +35,11 @@ inline double estimate_f64(double s) {
 #define rcp_approx_ftz_f32 estimate_f32
 #define rcp_approx_ftz_f64 estimate_f64
 """
-TEXT = '#include "remainders.cuh"\n' + "".join(f"""
+TEXT = '#include "remainders.cuh"\n#include "data.cuh"\n' + "".join(f"""
 extern "C" void {name}_{C}({C}* value, const {C}* a, const {C}* b, long count) {{
   for (long i = 0; i < count; ++i) value[i] = ::{name}(a[i], b[i]);
 }}
-""" for name in NAMES for C in ("f32", "f64"))  # fmt: skip
+""" for C, names in (("f32", NAMES), ("f64", NAMES), ("i64", INTEGERS)) for name in names)  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=["exact", "estimated"])
@@ -76,4 +77,25 @@ def test_bits(library, name, C):
     getattr(library, f"{name}_{word}")(*arrays, ctypes.c_long(len(a)))
     kind = f"u{got.itemsize}"
     wrong = np.flatnonzero(formulas.narrow(got, word).view(kind) != formulas.narrow(expected, word).view(kind))
+    assert not len(wrong), [(a[i], b[i], got[i], expected[i]) for i in wrong[:5]]
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_integers_of_every_width(library, name):
+    """All pairs of bytes, each end of a width with each, and any numbers of all widths, as Python divides them."""
+    ends = [sign * (1 << bits) + off for bits in (7, 8, 15, 16, 31, 32, 62) for sign in (1, -1) for off in (-1, 0, 1)]
+    ends = np.array([0, 1, -1, 2, 3, *ends, np.iinfo(np.int64).max, np.iinfo(np.int64).min], np.int64)
+    generator = np.random.default_rng(4)
+    any_a, any_b = generator.integers(-(1 << 62), 1 << 62, (2, 20_000)) >> generator.integers(0, 62, (2, 20_000))
+    bytes_ = np.arange(-128, 256)
+    sets = (bytes_, ends)
+    a = np.concatenate([any_a, *(np.repeat(each, len(each)) for each in sets)])
+    b = np.concatenate([any_b, *(np.tile(each, len(each)) for each in sets)])
+    wanted = {"modulo": lambda a, b: a % b, "floor_quotient": lambda a, b: a // b}[name]
+    expected = [wanted(x, y) if y else 0 for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+    expected = np.array([each - (1 << 64) if each >= 1 << 63 else each for each in expected], np.int64)
+    got = np.empty_like(a)
+    arrays = (ctypes.c_void_p(each.ctypes.data) for each in (got, a, b))
+    getattr(library, f"{name}_i64")(*arrays, ctypes.c_long(len(a)))
+    wrong = np.flatnonzero(got != expected)
     assert not len(wrong), [(a[i], b[i], got[i], expected[i]) for i in wrong[:5]]

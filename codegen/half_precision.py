@@ -96,7 +96,7 @@ def _found(node: Node, args: list[Known]) -> Known:
     if op in HALVED:
         if inexact:
             raise _Bends
-        either = op in ("log", "atan2") or op in ("tanh", "gelu_slope", "pow") and args[0].negative
+        either = op in _OF_EITHER_SIGN or op in _OF_THE_SIGN and args[0].negative
         return Known(True, either, True)
     if op == PAIR and inexact:
         raise _Bends
@@ -134,6 +134,9 @@ def _found(node: Node, args: list[Known]) -> Known:
     return Known(False, op not in ("count", "smallest"), True)
 
 
+# Functions whose values may be below 0; the second ones are only where the argument is.
+_OF_EITHER_SIGN = frozenset(("log", "atan2", "sin", "cos", "tan", "sinpi", "cospi"))
+_OF_THE_SIGN = frozenset(("tanh", "gelu_slope", "pow", "asin", "atan"))
 _EXTREMES = {"max": "max", "fmax": "max", "min": "min", "fmin": "min", "clamp": "clamp"}
 _REDUCED = tuple(REDUCE + name for name in ("sum", "max", "min"))
 _CHOSEN = frozenset(("round_to_int", "to_real", "saturate", "wrap"))

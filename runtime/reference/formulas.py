@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import wraps
 from importlib import import_module
+from types import ModuleType
 
 import numpy as np
 
@@ -25,11 +26,10 @@ _CHUNK = 1 << 16  # elements evaluated at a time, so that the steps of a formula
 _INTEGER_LIMIT = float(1 << 53)
 
 
-def _as_precise_as_types(function: Callable) -> Callable:
-    """A function of its arguments, or of these and the type T that it is to be as precise as, where that is of 16
-    bits."""
-    name = function.__name__
-    half = getattr(half_precision, name, None) or getattr(half_powers, name)
+def _as_precise_as_types(function: Callable, module: ModuleType = half_precision) -> Callable:
+    """A function of its arguments, or of these and the type T that it is to be as precise as, where that is of 16 bits:
+    that is the function of this name in a module."""
+    half = getattr(module, function.__name__)
     arity = half.__code__.co_argcount - 1
 
     @wraps(function)
@@ -41,7 +41,7 @@ def _as_precise_as_types(function: Callable) -> Callable:
 
 
 exp = _as_precise_as_types(elementary.exp)
-log = _as_precise_as_types(elementary.log)
+log = _as_precise_as_types(elementary.log, half_powers)
 sigmoid = _as_precise_as_types(elementary.sigmoid)
 tanh = _as_precise_as_types(elementary.tanh)
 ndtr = _as_precise_as_types(error_functions.ndtr)
@@ -122,7 +122,12 @@ _FAMILIES = {
     "trigonometric": ("acos", "asin", "atan", "atan2", "cos", "sin", "tan"),
 }
 _MODULE_OF = {name: module for module, names in _FAMILIES.items() for name in names}
-_HALVED = ("atan2", "pow")  # of these, which have forms as precise as types of 16 bits
+# Of these, which have forms as precise as types of 16 bits, by the module of those.
+_HALVED = {
+    "half_powers": ("pow",),
+    "half_angles": ("acos", "asin", "atan", "atan2", "cos", "cospi", "sin", "sinpi", "tan"),
+}
+_HALF_MODULE_OF = {name: module for module, names in _HALVED.items() for name in names}
 
 # What generated references import by one line.
 FORMULA_NAMES = (
@@ -136,7 +141,9 @@ def __getattr__(name: str):
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     function = getattr(import_module(f"skuda.reference.{_MODULE_OF[name]}"), name)
-    return _as_precise_as_types(function) if name in _HALVED else function
+    if name not in _HALF_MODULE_OF:
+        return function
+    return _as_precise_as_types(function, import_module(f"skuda.reference.{_HALF_MODULE_OF[name]}"))
 
 
 def unpack(packed: np.ndarray, shape: tuple[int, ...], word: str) -> np.ndarray:

@@ -1,8 +1,8 @@
-"""log, pow and atan2 as precise as f16 and bf16: within 2^-14 and 2^-11 of the value, in f32 steps that CPU and GPU
-have in common.
+"""log and pow as precise as f16 and bf16: within 2^-14 and 2^-11 of the value, in f32 steps that CPU and GPU have in
+common.
 
-runtime/cuda/half_logarithm.cuh, half_powers.cuh and half_angles.cuh are the same text in C++. Nothing branches: special
-values are chosen at the end.
+runtime/cuda/half_logarithm.cuh and half_powers.cuh are the same text in C++. Nothing branches: special values are
+chosen at the end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from skuda.reference.half_precision import STEPS
 
 _C = np.float32
 _ROUNDER = _C(F32.integer)
-_LN2, _PI = _C(float.fromhex("0x1.62e43p-1")), _C(float.fromhex("0x1.921fb6p+1"))
+_LN2 = _C(float.fromhex("0x1.62e43p-1"))
 _SQRT_HALF = np.int32(0x3F3504F3)  # its bits
 _TOO_LARGE = _C(2.0**120)  # an exponent beyond, infinities too, is taken for this
 
@@ -30,12 +30,10 @@ class Series(Record):
     Attributes:
         log: log(1 + f) / f for 1 + f from sqrt(1/2) to sqrt(2).
         log2: log2(1 + f) / f.
-        atan: arctan(q) / q by q^2, for q up to 1.
     """
 
     log: tuple[float, ...]
     log2: tuple[float, ...]
-    atan: tuple[float, ...]
 
 
 SERIES = {
@@ -45,12 +43,10 @@ SERIES = {
             "-0x1.2c3ap-3 0x1.df4782p-3 -0x1.fd0fdep-3 0x1.25f7dp-2 -0x1.70ea9ep-2 0x1.ec77c6p-2 -0x1.71550cp-1 "
             "0x1.715474p+0"
         ),
-        atan=_all("0x1.86ee22p-6 -0x1.78825ep-4 0x1.7b50c2p-3 -0x1.53a93ep-2 0x1.fffc12p-1"),
     ),
     "bf16": Series(
         log=_all("0x1.69833ap-3 -0x1.157188p-2 0x1.587808p-2 -0x1.ff700ap-2 0x1.fffb8ep-1"),
         log2=_all("0x1.5f648ap-3 -0x1.13c6p-2 0x1.2ece18p-2 -0x1.6fff6ep-2 0x1.ec294cp-2 -0x1.71569p-1 0x1.71548ep+0"),
-        atan=_all("-0x1.6b1fep-5 0x1.3ea032p-3 -0x1.4da0c4p-2 0x1.ffe432p-1"),
     ),
 }
 
@@ -58,7 +54,7 @@ SERIES = {
 def log(x, T: str):
     """The natural logarithm of f32. NaN gives NaN, 0 gives -inf, below 0 gives NaN, inf gives inf."""
     x = np.asarray(x)
-    f, k = _mantissa(x)
+    f, k = mantissa(x)
     value = fma32(k, _LN2, f * polynomial(SERIES[T].log, f))
     end = np.where(x == 0, _C(-np.inf), np.where(x < 0, _C(np.nan), x))
     return np.where((x > 0) & (x < np.inf), value, end)
@@ -69,7 +65,7 @@ def pow(base, exponent, T: str):
     rounded once more."""
     base, exponent = np.broadcast_arrays(np.asarray(base), np.asarray(exponent))
     size = np.abs(base)
-    f, k = _mantissa(size)
+    f, k = mantissa(size)
     near = fma32(f, polynomial(SERIES[T].log2, f), k)
     product = np.clip(exponent, -_TOO_LARGE, _TOO_LARGE) * np.where(
         size == 0, _C(-np.inf), np.where(size < np.inf, near, size)
@@ -85,23 +81,7 @@ def pow(base, exponent, T: str):
     return np.where(undefined, _C(np.nan), np.where(left == 1, np.copysign(value, base), value))
 
 
-def atan2(y, x, T: str):
-    """The angle of the point (x, y) of f32, with the special values of C's atan2. The quotient of the smaller magnitude
-    by the larger one is 0 beside an infinity and for zeros, 1 of two infinities."""
-    y, x = np.broadcast_arrays(np.asarray(y), np.asarray(x))
-    steep = np.abs(y) > np.abs(x)
-    least, most = np.where(steep, np.abs(x), np.abs(y)), np.where(steep, np.abs(y), np.abs(x))
-    by = (np.int32(0x7F000000) - (most.view(np.int32) & np.int32(0x7E000000))).view(np.float32)
-    divisor = most * by
-    infinite = divisor == np.inf
-    quotient = least * by * np.where(infinite | (divisor == 0), _C(0), _C(1) / divisor)
-    q = np.where(infinite & (least == most), _C(1), quotient)
-    near = q * polynomial(SERIES[T].atan, q * q)
-    angle = np.where(steep, _PI / _C(2) - near, near)
-    return np.copysign(np.where(np.signbit(x), _PI - angle, angle), y)
-
-
-def _mantissa(x):
+def mantissa(x):
     """(f, k): x = (1 + f) 2^k with 1 + f from sqrt(1/2) to sqrt(2), for a finite x above 0."""
     subnormal = x < _C(2.0**-126)
     above = np.where(subnormal, x * _C(2.0**24), x).view(np.int32) - _SQRT_HALF

@@ -125,6 +125,9 @@ _MODULE_OF = {name: module for module, names in _FAMILIES.items() for name in na
 # Of these, which have forms as precise as types of 16 bits, by the module of those.
 _HALVED = {
     "half_powers": ("pow",),
+    "half_hyperbolic": (
+        "acosh", "asinh", "atanh", "cosh", "expm1", "log10", "log1p", "log1pexp", "log2", "logit", "sinh",
+    ),
     "half_angles": ("acos", "asin", "atan", "atan2", "cos", "cospi", "sin", "sinpi", "tan"),
 }
 _HALF_MODULE_OF = {name: module for module, names in _HALVED.items() for name in names}

@@ -43,7 +43,7 @@ def test_bits_of_half_precision(functions, name, word):
     arrays = [np.concatenate([each, other]) for each, other in zip(arrays, (every, every[::-1]), strict=False)]
     with np.errstate(all="ignore"):
         expected = getattr(formulas, name)(*arrays, word)
-    assert expected.dtype == np.float32 and np.isfinite(expected).mean() > 0.3
+    assert expected.dtype == np.float32 and np.isfinite(expected).mean() > 0.1
     expected, got = (formulas.narrow(y, "f32") for y in (expected, functions(name, *arrays, precise_as=word)))
     wrong = np.flatnonzero(got.view(np.uint32) != expected.view(np.uint32))
     assert not len(wrong), [([each[i] for each in arrays], got[i], expected[i]) for i in wrong[:5]]

@@ -12,7 +12,7 @@ import skuda
 import skuda.generated
 from skuda.codegen.intrinsics import HALF_BOUNDS, HALVED
 from skuda.model.dtypes import DTYPES
-from skuda.reference import formulas, half_angles, half_powers, half_precision
+from skuda.reference import formulas, half_angles, half_hyperbolic, half_powers, half_precision
 
 INF, NAN = np.inf, np.nan
 BOUND = {word: 2.0**power for word, power in HALF_BOUNDS.items()}
@@ -20,15 +20,19 @@ LEFT = {("f16", "ndtr"): 2.0**-39, ("f16", "gelu_slope"): 2.0**-39}  # what f16 
 LEAST = 2.0**-149
 OF_TWO = ("atan2", "pow")
 CASES = [(name, word) for name in sorted(HALVED.difference(OF_TWO)) for word in BOUND]
-RISING = HALVED.difference(OF_TWO, ("gelu_slope", "acos", "sin", "cos", "tan", "sinpi", "cospi"))
+RISING = HALVED.difference(OF_TWO, ("gelu_slope", "acos", "cosh", "sin", "cos", "tan", "sinpi", "cospi"))
 CASES_OF_TWO = [(name, word) for name in OF_TWO for word in BOUND]
+LN2 = float.fromhex("0x1.62e43p-1")
 # At inf, -inf, 0 and -0.
 ENDS = {
     "exp": (INF, 0, 1, 1), "sigmoid": (1, 0, 0.5, 0.5), "tanh": (1, -1, 0, -0.0), "ndtr": (1, 0, 0.5, 0.5),
     "gelu_slope": (1, -0.0, 0.5, 0.5), "log": (INF, NAN, -INF, -INF), "asin": (NAN, NAN, 0, -0.0),
     "acos": (NAN, NAN, math.pi / 2, math.pi / 2), "atan": (math.pi / 2, -math.pi / 2, 0, -0.0),
     "sin": (NAN, NAN, 0, -0.0), "cos": (NAN, NAN, 1, 1), "tan": (NAN, NAN, 0, -0.0), "sinpi": (NAN, NAN, 0, 0),
-    "cospi": (NAN, NAN, 1, 1),
+    "cospi": (NAN, NAN, 1, 1), "log1p": (INF, NAN, 0, -0.0), "expm1": (INF, -1, 0, -0.0),
+    "log1pexp": (INF, 0, LN2, LN2), "sinh": (INF, -INF, 0, -0.0), "cosh": (INF, INF, 1, 1),
+    "asinh": (INF, -INF, 0, -0.0), "acosh": (INF, NAN, NAN, NAN), "atanh": (NAN, NAN, 0, -0.0),
+    "logit": (NAN, NAN, -INF, -INF), "log2": (INF, NAN, -INF, -INF), "log10": (INF, NAN, -INF, -INF),
 }  # fmt: skip
 
 
@@ -51,6 +55,10 @@ def exact(name: str, x: np.ndarray) -> np.ndarray:
         return below
     if name in ("sinpi", "cospi"):
         return of_turns(name, x)
+    if name == "logit":
+        return np.log(x) - np.log1p(-x)
+    if name == "log1pexp":
+        return np.logaddexp(0, x)
     return 1 / (1 + np.exp(-x)) if name == "sigmoid" else getattr(np, name)(x)
 
 
@@ -118,6 +126,16 @@ def test_what_is_stored_never_falls(name, word):
     assert not (stored[1:] < stored[:-1]).any()  # a logarithm below 0 is NaN
 
 
+@pytest.mark.parametrize("word", BOUND)
+def test_stored_hyperbolic_cosines_never_fall_above_0(word):
+    x = numbers(word)
+    x = x[x >= 0]
+    with np.errstate(over="ignore"):
+        stored = formulas.narrow(called("cosh", x, word), word).astype(np.float32)
+    assert not (stored[1:] < stored[:-1]).any()
+    assert called("cosh", -x, word).tobytes() == called("cosh", x, word).tobytes()
+
+
 @pytest.mark.parametrize("name, word", CASES)
 def test_ends(name, word):
     x = np.array([INF, -INF, 0, -0.0, NAN], np.float32)
@@ -133,7 +151,7 @@ def test_other_types_take_the_steps_of_c(name):
         assert called(name, *each, word).tobytes() == called(name, *each).tobytes()
     each = (x.astype(np.float32), x[::-1].astype(np.float32))[: 1 + (name in OF_TWO)]
     assert called(name, *each, "f16").tobytes() != called(name, *each, "").tobytes()
-    tables = half_precision.STEPS, half_powers.SERIES, half_angles.ANGLES
+    tables = half_precision.STEPS, half_powers.SERIES, half_angles.ANGLES, half_hyperbolic.SUMS
     assert all(table.keys() == BOUND.keys() for table in tables)
 
 
@@ -159,6 +177,8 @@ TAKEN = (
     "y: T[*n, d] = x * log(x)",
     "y: T[*n, d] = sum(1 + pow(abs(x), 2.5), over=d) * x",
     "y: T[*n, d] = atan2(x, x - 1) / 3",
+    "y: T[*n, d] = where(x > 0, x, 0.5 * expm1(x))",
+    "y: T[*n, d] = 1 + cosh(x) + log1pexp(x) + log1p(abs(x))",
     "y: T[*n, d] = 1 + acos(x)",
     "y: T[*n, d] = tan(x) / cos(x)",
     "y: T[*n, d] = sum(1 + atan(abs(x)), over=d) * sinpi(x)",
@@ -169,6 +189,9 @@ NOT_TAKEN = (
     "y: T[*n, d] = x + exp(x)",
     "y: T[*n, d] = log(exp(x))",
     "y: T[*n, d] = 1 + log(x)",
+    "y: T[*n, d] = 1 + log1p(x)",
+    "y: T[*n, d] = x + log1pexp(x)",
+    "y: T[*n, d] = expm1(log1p(x) / 2)",
     "y: T[*n, d] = 1 + atan2(x * x, x)",
     "y: T[*n, d] = 1 + sin(x)",
     "y: T[*n, d] = 1 + asin(x)",

@@ -178,7 +178,7 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     _real("erf", "error_function", "erf", r"\operatorname{{erf}}({0})", "NaN gives NaN", common=True,
           header="erf.cuh", ulp=(1, 1)),
     _real("erfc", "complementary_error", "erfc", r"\operatorname{{erfc}}({0})",
-          "1 - erf, where it is small too; NaN gives NaN", common=True, header="erf.cuh", ulp=(1, 1)),
+          "1 - erf, where it is small too; NaN gives NaN", common=True, header="erf.cuh", ulp=(1, 1), halved=True),
     _real("ndtr", "normal_below", "ndtr", r"\Phi({0})", "the normal distribution below x; NaN gives NaN", common=True,
           header="erf.cuh", ulp=(1.5, 1.5), halved=True, quick=True),
     _real("gelu_slope", "gelu_slope", "gelu_slope", r"\operatorname{{gelu}}'({0})",

@@ -17,7 +17,6 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, Dim, Operand, Operation, Types, count
 from skuda.reference import elementary, error_functions, half_powers, half_precision
 from skuda.reference.error_functions import erf as erf
-from skuda.reference.error_functions import erfc as erfc
 from skuda.reference.reductions import Rows
 
 where = np.where
@@ -45,6 +44,7 @@ log = _as_precise_as_types(elementary.log, half_powers)
 sigmoid = _as_precise_as_types(elementary.sigmoid)
 tanh = _as_precise_as_types(elementary.tanh)
 ndtr = _as_precise_as_types(error_functions.ndtr)
+erfc = _as_precise_as_types(error_functions.erfc)
 gelu_slope = _as_precise_as_types(error_functions.gelu_slope)
 
 

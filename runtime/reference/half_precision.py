@@ -16,6 +16,7 @@ from skuda.reference.elementary import F32, fma32, integer, polynomial
 _C = np.float32
 _LOG2E = _C(F32.log2e)
 _ROUNDER = _C(F32.integer)
+_SQRT2 = _C(float.fromhex("0x1.6a09e6p+0"))
 
 
 def _all(numbers: str) -> tuple[float, ...]:
@@ -118,6 +119,11 @@ def ndtr(x, T: str):
     y, k = _power(t, polynomial(by.ndtr, t), T, 2.0 ** (-by.ndtr_lift - 1))
     below = y * _lifted(k, by.ndtr_lift)
     return np.where(x < 0, below, _C(1) - below)
+
+
+def erfc(x, T: str):
+    """1 - erf(x) of f32. NaN gives NaN, inf gives 0, -inf gives 2."""
+    return _C(2) * ndtr(np.asarray(x) * -_SQRT2, T)
 
 
 def gelu_slope(x, T: str):

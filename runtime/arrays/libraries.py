@@ -83,6 +83,12 @@ class Library:
         """An uninitialised C-contiguous array on a CUDA ordinal or the CPU, which a plan may write to."""
         return np.empty(shape, storage)
 
+    def permuted(self, shape, strides, storage, device):
+        """As `empty`, but not in C order: without gaps, its axes in the order of these strides."""
+        order = sorted(range(len(shape)), key=lambda axis: -strides[axis])
+        made = self.empty(tuple([shape[axis] for axis in order]), storage, device)
+        return made.transpose([order.index(axis) for axis in range(len(shape))])
+
     def current_stream(self, device) -> int:
         """Handle of the stream that the library works on now in this thread; 0 for the CPU."""
         return 0
@@ -120,6 +126,11 @@ class _CuPy(Library):
     @cached_property
     def _cupy(self):
         return import_cupy()
+
+    @staticmethod
+    def is_contiguous(array) -> bool:
+        """Whether an array of its own lies in C order."""
+        return array.flags.c_contiguous
 
     def contiguous(self, shape, strides, dtype):
         """An uninitialised contiguous array on the device that is current."""
@@ -221,10 +232,23 @@ class _Torch(Library):
         # What Inductor allocates with: a fifth of the time of torch.empty, on the device that is current.
         self.contiguous = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", self._contiguous)
 
+    @staticmethod
+    def is_contiguous(array) -> bool:
+        try:
+            return array.is_contiguous()
+        except RuntimeError:  # it has no strides, and the check of operands refuses it
+            return True
+
     def empty(self, shape, storage, device):
         torch = self._torch
-        target = torch.device("cpu") if device == CPU else torch.device("cuda", device)
-        return torch.empty(shape, dtype=torch_dtypes()[storage], device=target)
+        return torch.empty(shape, dtype=torch_dtypes()[storage], device=self._device(device))
+
+    def _device(self, device):
+        return self._torch.device("cpu") if device == CPU else self._torch.device("cuda", device)
+
+    def permuted(self, shape, strides, storage, device):
+        dtype = torch_dtypes()[storage]
+        return self._torch.empty_strided(shape, strides, dtype=dtype, device=self._device(device))
 
     def _contiguous(self, shape, strides, dtype):
         return self._torch.empty_strided(shape, strides, dtype=dtype, device="cuda")
@@ -277,6 +301,9 @@ class _DLPack(_CuPy):
         else:
             self._namespace = sys.modules.get(type(array).__module__.partition(".")[0])
         self.name = getattr(self._namespace, "__name__", type(array).__module__).partition(".")[0]
+
+    def permuted(self, shape, strides, storage, device):
+        return self.empty(shape, storage, device)  # what is handed over may have to lie in C order
 
     def hand_back(self, array, stream: int = 0):
         if not hasattr(self._namespace, "from_dlpack"):

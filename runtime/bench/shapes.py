@@ -16,7 +16,7 @@ class Layout(StrEnum):
     CONTIGUOUS = "contiguous"
     MISALIGNED = "misaligned"  # contiguous, one element after an aligned address; outputs too
     ROW_STRIDED = "row-strided"  # inputs are the left half of the columns of a matrix; outputs are contiguous
-    TRANSPOSED = "transposed"  # inputs are transposed views; outputs are contiguous
+    TRANSPOSED = "transposed"  # inputs are transposed views; outputs lie as a call makes them
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from skuda.errors import InvalidProblem
 from skuda.launch.registry import Catalog
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import FORM, Operand, Operation, count, packed_shape
+from skuda.plans.layout import deciding, preserving
 from skuda.verification import coverage
 
 GROUP_SIZES = (32, 64, 128)
@@ -191,12 +192,18 @@ class Case:
         elif layout is Layout.ROW_STRIDED and not written:
             wide = (*shape[:-1], 2 * shape[-1])
         strides = tuple(prod(wide[axis + 1 :]) for axis in range(len(shape)))
-        if layout is Layout.TRANSPOSED and not written:
+        if layout is Layout.TRANSPOSED and (not written or self._keeps_layout(operand)):
             strides = tuple(prod(shape[:axis]) for axis in range(len(shape)))
         if self.is_full(operand) and self._order != tuple(range(len(shape))):  # the axes that are reduced lie first
             steps = [prod(self.shape.extents[axis + 1 :]) for axis in range(len(shape))]
             strides = tuple(steps[axis] for axis in self._order)
         return Placed(operand, word, shape, strides, start, start + count(wide))
+
+    def _keeps_layout(self, output: Operand) -> bool:
+        """Whether a call that is given no output makes it as its transposed inputs lie."""
+        words = [self.operation.word(operand, self.types) for operand in self.operation.operands]
+        whole = preserving(self.operation, words)[self.operation.outputs.index(output)]
+        return whole and bool(deciding(self.operation, words))
 
     @property
     def bytes(self) -> int:

@@ -91,6 +91,7 @@ class AxisViewPlan:
     It stands in for the plan in `skuda.plans.functions`.
 
     Attributes:
+        deciding: no inputs: outputs are C-contiguous.
         plan: what runs.
         operation: the plan's.
         made: of each output, the shape and the element of an array that can hold it, as the caller wants it.
@@ -98,6 +99,8 @@ class AxisViewPlan:
         keepdims: whether outputs keep the axes that they lack.
         axis_views: of each operand.
     """
+
+    deciding = ()
 
     def __init__(
         self,

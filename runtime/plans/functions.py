@@ -230,8 +230,9 @@ def _repeat(plan_class: type[Plan], known: tuple, values, attributes, options, s
     device = device_of[library.name](values[0])
     if device == CPU:
         return None
-    outputs = _outputs(plan, library, device, None)
     try:
+        contiguous = not plan.deciding or (plan.deciding[0] == 0 and library.is_contiguous(values[0]))
+        outputs = _outputs(plan, library, device, None, () if contiguous else _values(plan_class, values[:-1]))
         plan.execute((*values[:-1], *outputs), stream)
     except SkudaError:  # the other inputs are not those of this plan: another one, or the same error
         return None
@@ -390,7 +391,7 @@ def _run(
     plan = plan_for(plan_class, views, attributes, dtypes, input_dtype, shape, keepdims, device)
     if differ:
         views = with_elements(plan, views, first, stream)
-    outputs = _outputs(plan, library, device, out)
+    outputs = _outputs(plan, library, device, out, views)
     plan.execute((*views, *outputs), stream)
     if ran is not None:
         ran(plan, outputs)
@@ -453,8 +454,17 @@ def each_of(out) -> Sequence:
     return out if isinstance(out, (tuple, list)) else (out,)
 
 
-def _outputs(plan: Plan | AxisViewPlan, library, device: int, out) -> list:
+def _outputs(plan: Plan | AxisViewPlan, library, device: int, out, views: Sequence) -> list:
+    """The arrays to write: the caller's, or new ones, which lie as the inputs do (see `plans.layout`).
+
+    Args:
+        plan, out: of the call.
+        library, device: of new ones.
+        views: the inputs as views and numbers; () where they are known to lie in C order.
+    """
     if out is None:
+        if any([isinstance(view, View) and not view.contiguous for view in views]) and plan.deciding:
+            return _permuted(plan, library, device, [views[index] for index in plan.deciding])
         return [library.empty(shape, storage, device) for shape, storage in plan.made]
     operation = plan.operation
     outputs = list(each_of(out))
@@ -462,3 +472,14 @@ def _outputs(plan: Plan | AxisViewPlan, library, device: int, out) -> list:
         expected = ", ".join(operand.name for operand in operation.outputs)
         raise InvalidProblem(f"{operation.function}: out has {len(outputs)} arrays, expected ({expected})")
     return outputs
+
+
+def _permuted(plan: Plan, library, device: int, views: list) -> list:
+    """New outputs for inputs of which some do not lie in C order."""
+    from skuda.plans.layout import strides_of
+
+    strides = strides_of(plan.operation, plan.words, [shape for shape, _ in plan.made], views)
+    return [
+        library.empty(shape, storage, device) if steps is None else library.permuted(shape, steps, storage, device)
+        for (shape, storage), steps in zip(plan.made, strides, strict=True)
+    ]

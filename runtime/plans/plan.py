@@ -7,6 +7,7 @@ they do is here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from importlib import import_module
 from math import prod
 from threading import RLock
@@ -282,6 +283,13 @@ class Plan:
 
             kernels.cluster_shared = cluster_shared()
         return kernels
+
+    @cached_property
+    def deciding(self) -> tuple[int, ...]:
+        """The inputs as whose strides outputs lie where nobody gives them: see `plans.layout`."""
+        from skuda.plans.layout import deciding  # which most calls do without
+
+        return deciding(self.operation, self.words)
 
     @property
     def sku(self) -> KernelSku:

@@ -13,6 +13,7 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.operation import packed_shape
 from skuda.plans.broadcasting import broadcast
 from skuda.plans.functions import Call, normalized
+from skuda.plans.layout import deciding, strides_of
 from skuda.plans.selection import Resolved, resolve
 
 
@@ -60,3 +61,25 @@ def made_by(call: Call, describe: Callable[[Any, str], View | int | float]) -> l
         if isinstance(value, View) and not operand.scalar and value.shape not in (shape, spread):
             raise InvalidProblem(f"{name}: {operand.name} has shape {value.shape}, expected {shape}")
     return [(shape, DTYPES[word].storage) for shape, _, word in shapes[len(operation.inputs) :]]
+
+
+def strides_by(
+    call: Call,
+    describe: Callable[[Any, str], View | int | float],
+    shapes: list[tuple],
+    known: Callable[[Any], bool] = bool,
+) -> list:
+    """Of each output its strides, None where it is C-contiguous: as `functions.run` makes it of arrays that lie so.
+
+    Args:
+        call, describe: as of `made_by`, with the strides of inputs, which may be symbols.
+        shapes: of each output, as `made_by` says.
+        known: as of `layout.strides_of`.
+    """
+    call, values, found = resolved_by(call, describe)
+    operation = call.plan_class.operation
+    words = [operation.word(operand, found.types) for operand in operation.operands]
+    decide = deciding(operation, words)
+    if not decide:
+        return [None] * len(shapes)
+    return strides_of(operation, words, shapes, [values[index] for index in decide], known)

@@ -20,7 +20,7 @@ from skuda.frameworks.placing import Placing, placing
 from skuda.model.dtypes import DTYPES, DType
 from skuda.model.operation import COMPUTE, Operand, Operation, Over, Types
 from skuda.plans.functions import Call
-from skuda.torch.described import described
+from skuda.torch.described import described, strides_of
 from skuda.torch.formula_functions import CONVERSIONS, FUNCTIONS, LACKING
 from skuda.torch.random_functions import OF_C
 
@@ -99,7 +99,18 @@ def evaluated(call: Call, program: Program, device: torch.device | None = None) 
     names = [operand.name for operand in call.plan_class.operation.inputs]
     inputs = dict(zip(names, call.inputs, strict=True))
     given = next((each.device for each in call.inputs if isinstance(each, torch.Tensor)), None)
-    return Formulas(program, found, inputs, call.keepdims, device or given or torch.get_default_device()).outputs()
+    made = Formulas(program, found, inputs, call.keepdims, device or given or torch.get_default_device()).outputs()
+    strides = strides_of(call, [each.shape for each in made])
+    return tuple(each if steps is None else _lying(each, steps) for each, steps in zip(made, strides, strict=True))
+
+
+def _lying(tensor: torch.Tensor, strides: tuple) -> torch.Tensor:
+    """A tensor with its axes in another order in memory, that of these strides, if these are known."""
+    if not all(isinstance(step, int) or step.node.has_hint() for step in strides):
+        return tensor
+    order = sorted(range(tensor.ndim), key=lambda axis: -strides[axis])
+    lies = tensor.permute(order).clone(memory_format=torch.contiguous_format)
+    return lies.permute([order.index(axis) for axis in range(tensor.ndim)])
 
 
 class Formulas:

@@ -21,7 +21,7 @@ from skuda.plans.functions import Call, chosen, each_of, form_of
 from skuda.plans.plan import Plan
 from skuda.plans.results import made_by
 from skuda.torch import gradients, schema, transforms
-from skuda.torch.described import described
+from skuda.torch.described import described, strides_of
 
 NAMESPACE = "skuda"
 SERIALIZED: set[type[tuple]] = set()  # classes whose names torch.export knows
@@ -226,7 +226,14 @@ class Operator:
         """Tensors without memory, as `compute` would make them."""
         dtypes = torch_dtypes()
         device = self.device_of(self.filled(values)) if self.operation.creates else "meta"
-        made = [torch.empty(shape, dtype=dtypes[storage], device=device) for shape, storage in self._made(values)]
+        made = self._made(values)
+        strides = strides_of(self.call_of(values), [shape for shape, _ in made])
+        made = [
+            torch.empty(shape, dtype=dtypes[storage], device=device)
+            if steps is None
+            else torch.empty_strided(shape, steps, dtype=dtypes[storage], device=device)
+            for (shape, storage), steps in zip(made, strides, strict=True)
+        ]
         return tuple(made) if len(made) > 1 else made[0]
 
     def meta_write(self, *values) -> None:

@@ -136,7 +136,9 @@ def _found(node: Node, args: list[Known]) -> Known:
 
 # Functions whose values may be below 0; the second ones are only where the argument is.
 _OF_EITHER_SIGN = frozenset(("log", "log2", "log10", "logit", "atan2", "sin", "cos", "tan", "sinpi", "cospi"))
-_OF_THE_SIGN = frozenset(("tanh", "gelu_slope", "pow", "asin", "atan", "expm1", "log1p", "sinh", "asinh", "atanh"))
+_OF_THE_SIGN = frozenset((
+    "tanh", "gelu_slope", "pow", "asin", "atan", "expm1", "log1p", "sinh", "asinh", "atanh", "erfinv",
+))  # fmt: skip
 _EXTREMES = {"max": "max", "fmax": "max", "min": "min", "fmin": "min", "clamp": "clamp"}
 _REDUCED = tuple(REDUCE + name for name in ("sum", "max", "min"))
 _CHOSEN = frozenset(("round_to_int", "to_real", "saturate", "wrap"))

@@ -117,7 +117,7 @@ HALF_HEADERS = {
     **dict.fromkeys(
         ("hyperbolic.cuh", "log1pexp.cuh", "logit.cuh", "expm1", "log1p", "log2", "log10"), "half_hyperbolic.cuh"
     ),
-    "turns.cuh": "half_turns.cuh",
+    "turns.cuh": "half_turns.cuh", "inverse_erf.cuh": "half_inverse_erf.cuh",
 }  # fmt: skip
 INTRINSICS: dict[str, Intrinsic] = _table(
     # Selection and order. The plain names propagate NaN, as NumPy and PyTorch do; fmax and fmin ignore it.
@@ -229,7 +229,7 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     _elementary("trigonometric", "atan2", "arctangent2", r"\operatorname{{atan2}}({0}, {1})",
             "special values as C's atan2", 2, halved=True),
     _elementary("inverse_erf", "erfinv", "inverse_error", r"\operatorname{{erf}}^{{-1}}({0})",
-                "1 and -1 give infinities, beyond them NaN; zeros keep their sign"),
+                "1 and -1 give infinities, beyond them NaN; zeros keep their sign", halved=True),
     _elementary("gamma", "lgamma", "gamma_logarithm", r"\ln\left|\Gamma({0})\right|",
                 "0, negative integers and infinities give inf", ulp=(2, 2)),
     _elementary("gamma", "digamma", "gamma_derivative", r"\psi({0})",

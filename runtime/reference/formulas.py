@@ -128,6 +128,7 @@ _HALVED = {
     "half_hyperbolic": (
         "acosh", "asinh", "atanh", "cosh", "expm1", "log10", "log1p", "log1pexp", "log2", "logit", "sinh",
     ),
+    "half_inverse_erf": ("erfinv",),
     "half_angles": ("acos", "asin", "atan", "atan2", "cos", "cospi", "sin", "sinpi", "tan"),
 }
 _HALF_MODULE_OF = {name: module for module, names in _HALVED.items() for name in names}

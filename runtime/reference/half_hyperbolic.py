@@ -127,8 +127,7 @@ def asinh(x, T: str):
     t = np.abs(x)
     near = np.minimum(t, _C(2.0**40))
     root = np.sqrt(fma32(near, near, _C(1)))
-    above = _above(fma32(_C(0.5), np.maximum(root, t), _C(0.5) * t), -1)
-    value = _logarithm_at(above, _rest(above), T)
+    value = logarithm_of_normal(fma32(_C(0.5), np.maximum(root, t), _C(0.5) * t), T, -1)
     return np.copysign(np.where((t > _C(2.0**-7)) & (t < np.inf), value, t), x)
 
 
@@ -181,6 +180,12 @@ def _logarithm_by(x, c: float, by: float, T: str):
     value = fma32(k, _C(c), f * _C(by) * polynomial(SERIES[T].log, f))
     end = np.where(x == 0, _C(-np.inf), np.where(x < 0, _C(np.nan), x))
     return np.where((x > 0) & (x < np.inf), value, end)
+
+
+def logarithm_of_normal(y, T: str, lift: int = 0):
+    """log(y 2^-lift) of a normal y."""
+    above = _above(y, lift)
+    return _logarithm_at(above, _rest(above), T)
 
 
 def _logarithm_beside(y, near, T: str, lift: int = 0):

@@ -12,7 +12,7 @@ import skuda
 import skuda.generated
 from skuda.codegen.intrinsics import HALF_BOUNDS, HALVED
 from skuda.model.dtypes import DTYPES
-from skuda.reference import formulas, half_angles, half_hyperbolic, half_powers, half_precision
+from skuda.reference import formulas, half_angles, half_hyperbolic, half_inverse_erf, half_powers, half_precision
 
 INF, NAN = np.inf, np.nan
 BOUND = {word: 2.0**power for word, power in HALF_BOUNDS.items()}
@@ -35,7 +35,7 @@ ENDS = {
     "log1pexp": (INF, 0, LN2, LN2), "sinh": (INF, -INF, 0, -0.0), "cosh": (INF, INF, 1, 1),
     "asinh": (INF, -INF, 0, -0.0), "acosh": (INF, NAN, NAN, NAN), "atanh": (NAN, NAN, 0, -0.0),
     "logit": (NAN, NAN, -INF, -INF), "log2": (INF, NAN, -INF, -INF), "log10": (INF, NAN, -INF, -INF),
-    "erfc": (0, 2, 1, 1),
+    "erfc": (0, 2, 1, 1), "erfinv": (NAN, NAN, 0, -0.0),
 }  # fmt: skip
 
 
@@ -51,6 +51,8 @@ def density(x: float) -> float:
 
 def exact(name: str, x: np.ndarray) -> np.ndarray:
     """Another way to the values, in f64; next to the zero of gelu's slope from the zero on."""
+    if name == "erfinv":
+        return formulas.erfinv(x)
     if name == "erfc":
         return np.array([math.erfc(value) for value in x.tolist()])
     below = np.array([math.erfc(-value / math.sqrt(2)) / 2 for value in x.tolist()])
@@ -156,7 +158,7 @@ def test_other_types_take_the_steps_of_c(name):
         assert called(name, *each, word).tobytes() == called(name, *each).tobytes()
     each = (x.astype(np.float32), x[::-1].astype(np.float32))[: 1 + (name in OF_TWO)]
     assert called(name, *each, "f16").tobytes() != called(name, *each, "").tobytes()
-    tables = half_precision.STEPS, half_powers.SERIES, half_angles.ANGLES, half_hyperbolic.SUMS
+    tables = half_precision.STEPS, half_powers.SERIES, half_angles.ANGLES, half_hyperbolic.SUMS, half_inverse_erf.SHARES
     assert all(table.keys() == BOUND.keys() for table in tables)
 
 

@@ -87,7 +87,7 @@ class Library:
         """As `empty`, but not in C order: without gaps, its axes in the order of these strides."""
         order = sorted(range(len(shape)), key=lambda axis: -strides[axis])
         made = self.empty(tuple([shape[axis] for axis in order]), storage, device)
-        return made.transpose([order.index(axis) for axis in range(len(shape))])
+        return made.transpose(tuple([order.index(axis) for axis in range(len(shape))]))
 
     def current_stream(self, device) -> int:
         """Handle of the stream that the library works on now in this thread; 0 for the CPU."""

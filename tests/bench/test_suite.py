@@ -142,6 +142,9 @@ def test_layouts():
     transposed = layouts(case("quantize_per_group", "f16", "16384x4096 transposed", "group 64"))
     assert transposed["input"] == ((16384, 4096), (1, 16384), 0, 16384 * 4096)
     assert transposed["output"] == ((16384, 2048), (2048, 1), 0, 16384 * 2048)
+    for name, step in (("lerp_tensor", 1), ("quantize_per_tensor", 1), ("quantize_per_token", 4096)):
+        transposed = layouts(case(name, "f16", "16384x4096 transposed"))  # as a call makes it
+        assert transposed["output"] == ((16384, 4096), (step, 16384 if step == 1 else 1), 0, 16384 * 4096)
 
 
 def test_size_classes():

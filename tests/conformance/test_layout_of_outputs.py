@@ -18,7 +18,7 @@ def strides(array) -> tuple[int, ...]:
 def made(backend, shape, order, dtype=np.float32):
     """An array whose axes lie in this order, outermost first."""
     array = RNG.standard_normal([shape[axis] for axis in order]).astype(dtype)
-    return backend.array(array).transpose([order.index(axis) for axis in range(len(order))])
+    return backend.array(array).transpose(tuple(order.index(axis) for axis in range(len(order))))
 
 
 def c_order(shape) -> tuple[int, ...]:

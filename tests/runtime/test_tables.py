@@ -40,6 +40,17 @@ def test_many_results_are_looked_up(element, elements):
     assert (blocks, threads) == (TUNED.multiprocessors, TUNED.look_up_threads)
 
 
+def test_axes_in_another_order_are_looked_up_as_one_row():
+    plan = skuda.CbrtPlan.select(
+        skuda.CbrtPlan.descriptor_type(shape=(8, 16, MANY), element="f16"), preference=BackendKind.REFERENCE
+    )
+    plan._kernels.cluster_shared = TUNED.shared_bytes
+    for strides in ((1, 8 * MANY, 8), (16, 1, 128), (16 * MANY, 1, 16)):
+        view = View(256, (8, 16, MANY), strides, DTYPES["f16"].storage, CPU, False, False, None)
+        geometry = plan._geometry([view] * 2)
+        assert geometry.variant is TABULATE and geometry.head[0] == 128 * MANY
+
+
 @pytest.mark.parametrize(
     "case",
     [

@@ -16,7 +16,7 @@ PAGE = (REPOSITORY / "docs" / "caches.md").read_text(encoding="utf-8")
 # No caches of calls: modules of other libraries, what is said or made once, and what an object knows from its start.
 BESIDE = {"_driver", "_nvrtc", "_cupy_cuda", "_temporary_folder", "_warn_once", "operations", "_CATALOGS"}
 BESIDE |= {"CARRIERS", "CREATORS", "RECORDERS", "PARTS"}  # what frameworks set when they are imported
-BESIDE |= {"positions", "layout", "words", "_extents", "_may_repack"}
+BESIDE |= {"positions", "layout", "words", "_extents", "_may_repack", "deciding"}
 
 
 def cached(path: Path) -> list[str]:

@@ -18,7 +18,6 @@ _ROWS_AHEAD = 3  # of a block in shared memory, at most
 _LINE = 128  # bytes, of which each input of a row begins a line of shared memory
 SLAB_FEW = 192  # slabs: where there are fewer, too few blocks go down them
 _FEW_REDUCTIONS = 4  # of a row: more is much to be made of it
-_MANY_THREADS = 512  # of a multiprocessor, which do that
 _WORD = 16  # bytes that are copied at once
 _REGISTERS = 56  # of a thread for what it keeps of all rows, at most: sums, and columns
 
@@ -92,8 +91,8 @@ def slab_variants(operation: Operation, types: Types) -> tuple[SlabVariant, ...]
 def slab_bytes(operation: Operation, types: Types, variant: SlabVariant, length: int) -> int:
     """Bytes of shared memory of a block of slabs, of rows of a length; 0 where it is no work for them.
 
-    That is where there is no room for two rows, and where much is to be made of each element by few threads: then
-    kernels that have more of them do better.
+    That is where there is no room for two rows, and where much is to be made of each element of rows that begin
+    anywhere: then the kernels of each stage do better.
     """
     holds = _holds(operation, types, variant)
 
@@ -111,9 +110,8 @@ def slab_bytes(operation: Operation, types: Types, variant: SlabVariant, length:
         others += variant.block // 32 * (32 * max(written) + around)
     beside, alone = variant.shared
     room = beside if 2 * row + others <= beside else alone
-    threads = variant.block * (variant.room if room == beside else 1)
     much = operation.analysis.slabs > _FEW_REDUCTIONS
-    if min(read + written) < 16 or 2 * row + others > room or (much and (unaligned or threads < _MANY_THREADS)):
+    if min(read + written) < 16 or 2 * row + others > room or (much and unaligned):
         return 0
     return min(_ROWS_AHEAD, (room - others) // row) * row + others
 

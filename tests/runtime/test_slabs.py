@@ -90,11 +90,12 @@ def test_other_calls_take_a_kernel_for_each_stage():
     assert variant(plan, 0, 5120) is STAGES and variant(plan, 128, 5120) is STAGES
 
 
-def test_what_makes_much_of_each_element_wants_many_threads():
-    """More than one block of few threads to a multiprocessor has them; the kernels of each stage have more."""
+def test_what_makes_much_of_each_element_wants_rows_of_whole_words():
+    """Other rows are left to the kernels of each stage, and so are those of which a block has no room for two."""
     plan = skuda.LayerNormBackwardPlan
-    assert isinstance(variant(plan, 4000, 5120), SlabVariant)
-    assert variant(plan, 4000, 7169) is STAGES and variant(plan, 4000, 7168, "f32") is STAGES
+    for length, word in ((5120, "bf16"), (7168, "bf16"), (7168, "f32"), (4096, "f32"), (8192, "f32")):
+        assert isinstance(variant(plan, 4000, length, word), SlabVariant), (length, word)
+    assert variant(plan, 4000, 7169) is STAGES and variant(plan, 4000, 16384, "f32") is STAGES
 
 
 @pytest.mark.parametrize(("length", "teams"), [(1536, 4), (2880, 2), (5120, 1), (12288, 1)])

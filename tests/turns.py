@@ -3,8 +3,8 @@
 `@pytest.mark.turns(4)` is for tests of one function that differ in their parameters, each of which costs much: a run
 takes about one of four. As for the evidence of GPUs (skuda.verification.coverage) the hash of the commit says which
 turn, and a checksum of its parameters in which a test is, so that the runs of many commits take every test, and tests
-of the same thing, which share what they prepare, come together. `--all` takes all, and so does a test's own name
-(`file.py::test`).
+of the same thing, which share what they prepare, come together; tests that say `of="a name"` all have one turn.
+`--all` takes all, and so does a test's own name (`file.py::test`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def divided(config: pytest.Config, items: list[pytest.Item]) -> tuple[list[pytes
     for item in items:
         mark = item.get_closest_marker("turns")
         count = mark.args[0] if mark and not every(config) else 1
-        (taken if coverage.group_of(parameters(item), count) == turn(config, count) else waiting).append(item)
+        of = (mark.kwargs.get("of") if mark else None) or parameters(item)
+        (taken if coverage.group_of(of, count) == turn(config, count) else waiting).append(item)
     return taken, waiting
 
 

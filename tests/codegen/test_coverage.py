@@ -201,6 +201,7 @@ def config(**options) -> SimpleNamespace:
     return SimpleNamespace(getoption=lambda name, default: known.get(name, default))
 
 
+@pytest.mark.turns(3)
 def test_a_run_takes_what_its_options_say(monkeypatch):
     monkeypatch.setattr(turns, "commit", lambda: COMMIT)
     monkeypatch.setattr(gpu_conftest, "division", chosen)
@@ -226,8 +227,8 @@ def test_a_tree_without_commits_takes_a_turn_too(monkeypatch, tmp_path):
 def test_a_run_takes_the_tests_whose_turn_it_is():
     """And those without turns; the runs of all turns take every test once, as does one with --all."""
 
-    def test_of(number: int, count: int | None):
-        mark = pytest.mark.turns(count).mark if count else None
+    def test_of(number: int, count: int | None, **said: str):
+        mark = pytest.mark.turns(count, **said).mark if count else None
         return SimpleNamespace(name=f"test[{number}]", get_closest_marker=lambda name: mark)
 
     def taken(items, args=("tests",), **options) -> list[str]:
@@ -242,4 +243,6 @@ def test_a_run_takes_the_tests_whose_turn_it_is():
     assert sorted(sum(runs, [])) == sorted([*(each.name for each in marked), *4 * ["test[100]"]])
     assert all(15 < len(each) < 40 for each in runs)
     assert taken(marked, turn=6) == taken(marked, turn=2)
+    together = [test_of(number, 4, of="a library") for number in range(10)]
+    assert sorted(len(taken(together, turn=number)) for number in range(4)) == [0, 0, 0, 10]
     assert len(taken(marked, all=True)) == len(taken(marked, ("tests/x.py::test",))) == 100

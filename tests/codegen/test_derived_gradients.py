@@ -153,6 +153,7 @@ REALS = [name for name, row in INTRINSICS.items() if row.result in "rnx" and set
          name not in UNDERIVED]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", REALS)
 def test_the_rule_of_a_function(name):
     row = INTRINSICS[name]

@@ -160,6 +160,7 @@ def test_the_catalogs_functions_are_listed(capsys):
     assert main(["list", "--functions", "no such"]) == 1
 
 
+@pytest.mark.turns(4)
 def test_the_table_travels_in_wheel_and_sdist(tmp_path):
     """An installed package reads it; the wheel of an sdist has it too."""
     project = tmp_path / "project"

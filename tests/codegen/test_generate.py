@@ -125,6 +125,7 @@ def test_an_empty_subfolder_is_removed_with_its_last_file(spec, catalog):
     assert not (catalog / "docs").exists()
 
 
+@pytest.mark.turns(4)
 def test_the_bytes_do_not_depend_on_the_hash_seed(tmp_path):
     """Those of a process with another seed than this one's."""
     seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"

@@ -430,6 +430,7 @@ def test_common(catalog, backend, name, element):
     assert not len(wrong), [([column[i] for column in columns], got[i], expected[i]) for i in wrong[:5]]
 
 
+@pytest.mark.turns(3)
 def test_every_cell_compiles_for_cuda(catalog):
     """All strided kernels in one module; each generated source includes the same headers once."""
     found = registry._CATALOGS[catalog.__name__]

@@ -500,7 +500,7 @@ def _threshold(rows: np.ndarray) -> np.ndarray:
     return (np.take_along_axis(sums, above[..., None] - 1, -1)[..., 0] - 1) / above.astype(rows.dtype)
 
 
-@pytest.mark.turns(8)
+@pytest.mark.turns(16)
 @pytest.mark.parametrize("source", re.findall(r"^  (\w+):$", SPEC, re.MULTILINE))
 def test_every_kernel_compiles(ours, source):
     """One schedule of each way in which rows may lie, kept and read again."""

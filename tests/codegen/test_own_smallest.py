@@ -76,6 +76,7 @@ def test_an_operation_that_reduces(ours):
     np.testing.assert_array_equal(d_x, np.full((3, 5), least("f16"), np.float16))
 
 
+@pytest.mark.turns(3)
 def test_every_kernel_of_it_compiles(ours):
     kernels = {}
     for sku in registry.skus():

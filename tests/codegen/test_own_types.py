@@ -23,6 +23,7 @@ PACKAGE = "own_types_catalog"
 ours = catalog_fixture(PACKAGE, SPEC)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("element", FORMATS)
 @pytest.mark.parametrize("name", STORES)
 def test_a_store_takes_the_nearest(ours, name, element):
@@ -105,6 +106,7 @@ def test_the_header_is_what_the_table_makes(tmp_path, monkeypatch, capsys):
     assert not element_types.stale() and "written from the table of types" in capsys.readouterr().out
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
 def test_kernels_compile(ours, arch):
     """Vectors and single elements; the other schedules run on the host."""

@@ -18,6 +18,7 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind, KernelSku
 
 PACKAGE = "own_types_on_the_host"
+pytestmark = pytest.mark.turns(4, of=PACKAGE)  # they share a library that takes long to compile
 
 catalog = catalog_fixture(PACKAGE, SPEC)
 
@@ -56,7 +57,6 @@ def host(skus, tmp_path_factory):
     return emulator.Host(skus, tmp_path_factory.mktemp("host"), entries=[*dict.fromkeys(entries)])
 
 
-@pytest.mark.turns(6)
 def test_each_schedule_gives_the_bits_of_the_reference(host, skus):
     assert len({registry.entry_of(sku).variant for sku in skus}) >= 6
     assert [fault for sku in skus for fault in host.faults(sku)] == []

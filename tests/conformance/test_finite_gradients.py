@@ -237,7 +237,7 @@ def _at(array: np.ndarray, index):
     return array[index] if array.ndim == len(index) and array.shape > index else array.reshape(-1)[:4]
 
 
-@pytest.mark.turns(12)
+@pytest.mark.turns(36)
 @pytest.mark.parametrize("element", FORMATS)
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_finite_operands_give_no_nan(backend, name, element):
@@ -246,6 +246,7 @@ def test_finite_operands_give_no_nan(backend, name, element):
     assert found or not any(operand.dims for operand in operands_of(name) if operand.element == "T")
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", EXCEPTIONS)
 def test_an_exception_is_one(backend, name):
     name = next(each for each in (f"{name}_as_none_backward", f"{name}_backward") if each in PLANS)

@@ -38,6 +38,7 @@ def test_scalar_weight(backend, element, weight):
     assert_floats(backend.numpy(actual), expected, element, a=a, b=b, weight=number)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("weight", WEIGHTS)
 @pytest.mark.parametrize("element", FORMATS)
 def test_scalar_weight_backward(backend, element, weight):

@@ -168,7 +168,7 @@ def neutral(name: str, element: str, length: int) -> list[list[int]]:
     return [ones, [FORMATS[element].sign] * length] if name.startswith("layer_norm") else [ones]
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("element", FORMATS)
 @pytest.mark.parametrize("name", ["rms_norm", "layer_norm", "add_rms_norm"])
 def test_norms_without_weights(backend, name, element):
@@ -185,7 +185,7 @@ def test_norms_without_weights(backend, name, element):
         assert_admitted(actual[::7], expected, element, f"{name} {element} {what}")
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("element", FORMATS)
 @pytest.mark.parametrize("name", ["rms_norm", "layer_norm", "add_rms_norm"])
 def test_gradients_of_norms_without_weights(backend, name, element):

@@ -53,6 +53,7 @@ WORDS = {"dynamic_quantize": ("s8", "s4"), "dynamic_quantize_asymmetric": ("s8",
 WORDS["dynamic_quantize_fp8"] = ("e4m3", "e5m2")
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", WORDS)
 @pytest.mark.parametrize("element", FORMATS)
 def test_a_tensor_has_one_scale(backend, name, element):

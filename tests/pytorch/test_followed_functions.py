@@ -157,7 +157,7 @@ def placed(name: str, value: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(np.asarray(in_domain(name, value.numpy()))) if value.is_floating_point() else value
 
 
-@pytest.mark.turns(8)
+@pytest.mark.turns(32)
 @pytest.mark.parametrize("name", SMOOTH)
 def test_gradcheck_in_f64(name):
     call = call_of(plans()[name], wide=True)

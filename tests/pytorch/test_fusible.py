@@ -129,7 +129,7 @@ def test_what_torch_lacks_is_little():
     assert {*plans()} - {*FUSIBLE} == {"cbrt", "fma", "linear_recurrence"} | recurrences
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("ends", [False, True], ids=["usual", "ends"])
 @pytest.mark.parametrize("name", FUSIBLE)
 def test_the_formula_is_the_operation(name, ends):
@@ -312,6 +312,7 @@ def test_compiled_passes_have_no_call_of_a_kernel(names):
     assert backend.graphs and backend.called() == set()
 
 
+@pytest.mark.turns(3)
 def test_inductor_makes_one_program_of_a_chain():
     """For inputs of several lengths, with its gradients; no call of a kernel is in its code."""
 

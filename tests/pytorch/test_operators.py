@@ -29,6 +29,7 @@ def test_tensors_on_meta_have_the_shapes_and_types_of_others(name):
         assert other.is_meta and (other.shape, other.dtype) == (one.shape, one.dtype)
 
 
+@pytest.mark.turns(4)
 @EVERY
 def test_opcheck(name):
     call = call_of(plans()[name])
@@ -44,6 +45,7 @@ def no_tensors(call) -> bool:
     return not call.inputs
 
 
+@pytest.mark.turns(4)
 @OF_TENSORS
 def test_vmap(name):
     first, second = (call_of(plans()[name], seed=seed) for seed in (0, 1))

@@ -99,6 +99,7 @@ def test_positions_that_a_kernel_would_reduce_alone_are_refused(output):
         defined({"x": "T[n, d]"}, output, backward="none")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(("sizes", "part", "count"), [(DRAWN[0], part, 60) for part in range(4)] + [(DRAWN[1], 0, 3)])
 def test_drawn_rows_are_refused_or_give_what_torch_gives(sizes, part, count):
     """Some hundred times as many, small and large, were drawn when a cause of errors was mended."""

@@ -51,6 +51,7 @@ def spoilt(rng: random.Random, plan, recorded: bool) -> tuple[list, list, dict]:
     return values, attributes, options | {"output_dtypes": others}
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("recorded", (False, True))
 @pytest.mark.parametrize("part", range(PARTS))
 def test_drawn_arguments_give_a_result_or_an_error_of_skuda(part, recorded):

@@ -107,6 +107,7 @@ def test_every_number_is_within_the_bound(name, word):
     assert off.max() <= 1 and off.max() > 0.001, x[known][off.argmax()]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name, word", CASES_OF_TWO)
 @pytest.mark.parametrize("turned", [False, True])
 def test_pairs_of_numbers_are_within_the_bound(name, word, turned):

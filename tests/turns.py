@@ -1,10 +1,11 @@
 """Which tests a run takes: all that have no turns, and of the others those whose turn it is.
 
-`@pytest.mark.turns(4)` is for tests of one function that differ in their parameters, each of which costs much: a run
-takes about one of four. As for the evidence of GPUs (skuda.verification.coverage) the hash of the commit says which
-turn, and a checksum of its parameters in which a test is, so that the runs of many commits take every test, and tests
-of the same thing, which share what they prepare, come together; tests that say `of="a name"` all have one turn.
-`--all` takes all, and so does a test's own name (`file.py::test`).
+`@pytest.mark.turns(4)` is for tests of one function that differ in their parameters, each of which costs much, four
+times as much as one with `turns(1)` may. There are THINNED times as many turns, of which a run takes one. As for the
+evidence of GPUs (skuda.verification.coverage) the hash of the commit says which turn, and a checksum of its parameters
+in which a test is, so that the runs of many commits take every test, and tests of the same thing, which share what they
+prepare, come together; tests that say `of="a name"` all have one turn. `--all` takes all, and so does a test's own name
+(`file.py::test`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from skuda.launch import registry
 from skuda.verification import coverage, evidence
 
 FOLDER = Path(__file__).parent
+THINNED = 3  # so that a run takes less than ten minutes on two cores
 
 
 @cache
@@ -48,7 +50,7 @@ def divided(config: pytest.Config, items: list[pytest.Item]) -> tuple[list[pytes
     taken, waiting = [], []
     for item in items:
         mark = item.get_closest_marker("turns")
-        count = mark.args[0] if mark and not every(config) else 1
+        count = mark.args[0] * THINNED if mark and not every(config) else 1
         of = (mark.kwargs.get("of") if mark else None) or parameters(item)
         (taken if coverage.group_of(of, count) == turn(config, count) else waiting).append(item)
     return taken, waiting

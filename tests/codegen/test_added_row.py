@@ -110,6 +110,7 @@ def test_an_oracle_is_run(tree, body, reason):
     assert reason in compared.stdout and "1 passed" in compared.stdout
 
 
+@pytest.mark.turns(2)
 def test_check_does_not_run_an_oracle(tree):
     """It looks for one of that name alone, whatever it does."""
     write(tree, RIGHT.replace("return times(3, d_output, T)", "raise SystemExit(1)"))

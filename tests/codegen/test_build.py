@@ -96,6 +96,7 @@ def test_stages_belong_to_what_they_are_of(name, kernels):
     assert {kernel_of(job.entry)[0] for job in jobs} == kernels
 
 
+@pytest.mark.turns(2)
 def test_it_compiles_for_a_machine_that_is_not_here(folder, capsys):
     pytest.importorskip("cuda.bindings.nvrtc")
     assert main(["build", "lerp_backward", "--arch", "sm_120"]) == 0
@@ -132,6 +133,7 @@ def test_without_nvrtc_the_extra_is_named(monkeypatch, capsys, folder):
     assert list(folder.glob("*")) == []
 
 
+@pytest.mark.turns(2)
 def test_the_first_kernel_that_is_refused_ends_it(monkeypatch, capsys):
     asked = []
 

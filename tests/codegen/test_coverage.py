@@ -35,6 +35,7 @@ def test_the_candidates_are_the_kernels_of_the_catalog():
     assert list(every()) == list(evidence.kernels(CATALOG.operations))
 
 
+@pytest.mark.turns(2)
 def test_a_run_takes_few():
     """Six more operations, with 1,197 kernels of known structures, added 29 to the covering set; new element types add
     more, and so do schedules: those of scans 110. The three forms of 17 losses added 580, norms of channels 320, the
@@ -224,7 +225,7 @@ def test_a_tree_without_commits_takes_a_turn_too(monkeypatch, tmp_path):
     turns.commit.cache_clear()
 
 
-def test_a_run_takes_the_tests_whose_turn_it_is():
+def test_a_run_takes_the_tests_whose_turn_it_is(monkeypatch):
     """And those without turns; the runs of all turns take every test once, as does one with --all."""
 
     def test_of(number: int, count: int | None, **said: str):
@@ -238,11 +239,12 @@ def test_a_run_takes_the_tests_whose_turn_it_is():
         assert sorted(each.name for each in (*found, *waiting)) == sorted(each.name for each in items)
         return [each.name for each in found]
 
-    marked, plain = [test_of(number, 4) for number in range(100)], [test_of(100, None)]
+    monkeypatch.setattr(turns, "THINNED", 2)
+    marked, plain = [test_of(number, 2) for number in range(100)], [test_of(100, None)]
     runs = [taken(marked + plain, turn=number) for number in range(4)]
     assert sorted(sum(runs, [])) == sorted([*(each.name for each in marked), *4 * ["test[100]"]])
     assert all(15 < len(each) < 40 for each in runs)
     assert taken(marked, turn=6) == taken(marked, turn=2)
-    together = [test_of(number, 4, of="a library") for number in range(10)]
+    together = [test_of(number, 2, of="a library") for number in range(10)]
     assert sorted(len(taken(together, turn=number)) for number in range(4)) == [0, 0, 0, 10]
     assert len(taken(marked, all=True)) == len(taken(marked, ("tests/x.py::test",))) == 100

@@ -245,7 +245,7 @@ def test_a_notebook_has_mathematics():
     assert r"\begin{cases}" in skuda.define(LEAKY)._repr_latex_()
 
 
-@pytest.mark.turns(20)
+@pytest.mark.turns(5)
 @pytest.mark.parametrize("name", registry.catalogs()[0].functions())
 def test_a_notebook_shows_the_formulas_of_the_catalog(name):
     operation = getattr(skuda, f"{class_stem(name)}Plan").operation

@@ -70,7 +70,7 @@ def test_the_source_distribution_has_every_file_of_the_project(unpacked):
     assert missing == set()
 
 
-@pytest.mark.turns(6)
+@pytest.mark.turns(3)
 def test_the_source_distribution_checks_and_tests_itself(unpacked):
     linked(unpacked)
     try:

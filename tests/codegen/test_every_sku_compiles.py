@@ -190,7 +190,7 @@ def test_the_covering_set_covers():
     assert len(COVERING) < len(SKUS) / 2  # else it would be no choice
 
 
-@pytest.mark.turns(32)
+@pytest.mark.turns(16)
 @pytest.mark.parametrize("index", range(len(IN_TURN)), ids=lambda index: name_of(IN_TURN[index]))
 def test_covering_set_on_other_architectures(index):
     """Each on one of them, in turn: of those that can have it."""

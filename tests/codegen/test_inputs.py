@@ -48,7 +48,7 @@ def test_a_change_of_each_file_that_matters_is_noticed_and_of_no_other(tree):
     }  # fmt: skip
 
 
-@pytest.mark.turns(16)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize(
     ("path", "text", "other"),
     [

@@ -59,7 +59,7 @@ def test_each_runs_forward_and_backward(ours, backend):
                 np.testing.assert_array_equal(backend.numpy(actual), (index + 2) * x)
 
 
-@pytest.mark.turns(16)
+@pytest.mark.turns(8)
 def test_each_compiles(ours):
     """All beside each other and below every header: what could clash are names of programs, whatever the schedule.
 

@@ -61,6 +61,7 @@ def test_values(ours, backend, formula, element):
     np.testing.assert_array_equal(actual[~nan].tobytes(), expected.astype(element)[~nan].tobytes())
 
 
+@pytest.mark.turns(2)
 def test_kernels(ours, monkeypatch, tmp_path):
     found = registry._CATALOGS[ours.__name__]
     ops = [operation for operation in found.operations]

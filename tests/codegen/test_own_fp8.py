@@ -95,6 +95,7 @@ def test_a_number_in_the_place_of_an_element(ours):
     np.testing.assert_array_equal(doubled, finite)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_kernels_compile(ours, arch):
     kernels = {}

@@ -382,6 +382,7 @@ def test_a_product_and_a_parameter_of_the_row(run):
     same(run("product_of_row", x[:, :0].copy(), gain), gain, "f32")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("element", FLOATS)
 @pytest.mark.parametrize("shape", [(1, 1), (3, 7), (2, 64), (9, 1000), (2, 70001)])
 def test_squared_deviations(run, element, shape):
@@ -500,7 +501,7 @@ def _threshold(rows: np.ndarray) -> np.ndarray:
     return (np.take_along_axis(sums, above[..., None] - 1, -1)[..., 0] - 1) / above.astype(rows.dtype)
 
 
-@pytest.mark.turns(16)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("source", re.findall(r"^  (\w+):$", SPEC, re.MULTILINE))
 def test_every_kernel_compiles(ours, source):
     """One schedule of each way in which rows may lie, kept and read again."""

@@ -34,6 +34,7 @@ def test_what_a_call_chooses_is_in_the_sku():
         assert guarantee.deterministic and guarantee.bit_stable_on_same_hardware
 
 
+@pytest.mark.turns(2)
 def test_on_the_cpu_both_are_the_same():
     x = np.random.default_rng(1).normal(0, 3, (700, 300)).astype(np.float32)  # enough for a kernel of the CPU
     for name in ("gelu_dynamic_quantize", "gelu_tanh_dynamic_quantize", "gelu_dynamic_quantize_fp8"):

@@ -10,7 +10,7 @@ from skuda.launch import registry
 from skuda.model.sku import BackendKind
 
 
-@pytest.mark.turns(12)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("formula", ["sum(x * w, over=d/size)", "prod(x + w, over=d/size)", "mean(x * w, over=d/size)"])
 def test_every_schedule_has_the_bits_of_the_reference(formula, tmp_path):
     row = skuda.define(

@@ -130,7 +130,7 @@ def test_the_arguments_to_be_spoilt_are_in_order(name):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.turns(27)
+@pytest.mark.turns(9)
 @pytest.mark.parametrize("name", PLANS)
 def test_no_function_fails_otherwise_whatever_it_is_given(name):
     function, good = getattr(skuda, name), arguments_of(PLANS[name])
@@ -148,7 +148,7 @@ def test_no_function_fails_otherwise_whatever_it_is_given(name):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.turns(27)
+@pytest.mark.turns(9)
 @pytest.mark.parametrize("name", PLANS)
 def test_no_plan_fails_otherwise_whatever_it_is_given(name):
     plan_class = PLANS[name]

@@ -237,7 +237,7 @@ def _at(array: np.ndarray, index):
     return array[index] if array.ndim == len(index) and array.shape > index else array.reshape(-1)[:4]
 
 
-@pytest.mark.turns(36)
+@pytest.mark.turns(12)
 @pytest.mark.parametrize("element", FORMATS)
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_finite_operands_give_no_nan(backend, name, element):

@@ -82,6 +82,7 @@ def outputs_of(results) -> tuple:
     return results if isinstance(results, tuple) else (results,)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("function", OPTIONAL)
 def test_what_is_left_out_is_its_number(backend, function):
     """To the bit, at each choice of types, forward and backward; without a gradient of what is not there."""
@@ -168,7 +169,7 @@ def neutral(name: str, element: str, length: int) -> list[list[int]]:
     return [ones, [FORMATS[element].sign] * length] if name.startswith("layer_norm") else [ones]
 
 
-@pytest.mark.turns(6)
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("element", FORMATS)
 @pytest.mark.parametrize("name", ["rms_norm", "layer_norm", "add_rms_norm"])
 def test_norms_without_weights(backend, name, element):
@@ -185,7 +186,7 @@ def test_norms_without_weights(backend, name, element):
         assert_admitted(actual[::7], expected, element, f"{name} {element} {what}")
 
 
-@pytest.mark.turns(6)
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("element", FORMATS)
 @pytest.mark.parametrize("name", ["rms_norm", "layer_norm", "add_rms_norm"])
 def test_gradients_of_norms_without_weights(backend, name, element):

@@ -50,6 +50,7 @@ def test_the_reference_finds_each_element(monkeypatch, row, formula, chunk):
     np.testing.assert_allclose(operation(*arrays), expected, rtol=1e-6)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.skipif(library.compiler() is None, reason="needs a C++ compiler")
 @pytest.mark.parametrize("row, formula", ROWS)
 def test_a_kernel_gives_the_same_bits(monkeypatch, row, formula):

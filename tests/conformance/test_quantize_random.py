@@ -61,6 +61,7 @@ def edge_problem(seed, element, scale_element):
     return x, scale.astype(np.uint64), zero_point, d_output
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("word", RANGE)
 @pytest.mark.parametrize("make", [random_problem, tie_problem, edge_problem])
 @pytest.mark.parametrize(("element", "scale_element"), WIDE)

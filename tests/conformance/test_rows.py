@@ -149,7 +149,7 @@ def compute(backend, name: str, element: str, *given: list[int], **options) -> n
 # ---- real values ----
 
 
-@pytest.mark.turns(12)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("element", FORMATS)
 @pytest.mark.parametrize("name", REAL)
 def test_an_output_for_each_element(backend, name, element):
@@ -206,7 +206,7 @@ def test_what_the_divisor_of_a_variance_is_corrected_by(backend, name, correctio
         assert_admitted(actual, [expected], "f32", f"{name} {what}")
 
 
-@pytest.mark.turns(16)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(("name", "length", "element"), LONG)
 def test_long_rows(backend, name, length, element):
     row = random_row(element, length, 6)

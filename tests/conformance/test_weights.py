@@ -70,6 +70,7 @@ def test_the_gradients(backend, name, element, weight_element):
             assert_admitted(actual, spans, weight_element, f"{name} {element} of a parameter")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("word", ["s8", "s4"])
 @pytest.mark.parametrize(("element", "weight_element"), MIXED)
 @pytest.mark.parametrize("name", ["rms_norm", "layer_norm", "add_rms_norm"])

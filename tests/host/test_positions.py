@@ -61,7 +61,7 @@ def kernels(request):
     return list(found.values())
 
 
-@pytest.mark.turns(6)
+@pytest.mark.turns(3)
 def test_bytes(kernels, tmp_path):
     host = emulator.Host(kernels, tmp_path)
     assert [sku.symbol for sku in kernels if not cases(sku)] == []

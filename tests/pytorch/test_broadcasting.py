@@ -71,6 +71,7 @@ def chain(x, row, column, number):
     return skuda.clamp_tensor(skuda.sub(number, x), column, 2)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compiled(dynamic):
     torch._dynamo.reset()

@@ -63,6 +63,7 @@ def test_compiled_functions_and_their_gradients(dynamic, backend):
         assert same(gradients(compiled, x, weight), gradients(program, x, weight))
 
 
+@pytest.mark.turns(2)
 def test_compiled_without_a_call_before():
     """The first call of a function may be one that is traced, also where torch came after skuda."""
     import subprocess
@@ -157,7 +158,7 @@ def placed(name: str, value: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(np.asarray(in_domain(name, value.numpy()))) if value.is_floating_point() else value
 
 
-@pytest.mark.turns(32)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("name", SMOOTH)
 def test_gradcheck_in_f64(name):
     call = call_of(plans()[name], wide=True)
@@ -397,6 +398,7 @@ def test_one_out_for_a_whole_batch_is_refused():
 HANDED_ON = [name for name, plan in plans().items() if any(map(plan.operation.hands_on, plan.operation.attributes))]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", HANDED_ON)
 def test_an_attribute_that_the_gradient_alone_reads(name):
     """It is said in the call that is recorded: eager, compiled, under a transform, and as an operator."""

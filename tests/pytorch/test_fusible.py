@@ -129,7 +129,7 @@ def test_what_torch_lacks_is_little():
     assert {*plans()} - {*FUSIBLE} == {"cbrt", "fma", "linear_recurrence"} | recurrences
 
 
-@pytest.mark.turns(6)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("ends", [False, True], ids=["usual", "ends"])
 @pytest.mark.parametrize("name", FUSIBLE)
 def test_the_formula_is_the_operation(name, ends):

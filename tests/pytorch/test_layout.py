@@ -28,6 +28,7 @@ def of(call: Call, inputs) -> Call:
     return Call(call.plan_class, tuple(inputs), *rest)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_fakes_and_meta_tensors_lie_as_others(name):
     call = call_of(plans()[name])
@@ -61,6 +62,7 @@ def test_calls_lie_as_torch_s(make):
         assert skuda.silu(mode.from_tensor(x)).stride() == x.stride()
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("compiler", [torch.compile, lambda f, **o: skuda.torch.compile(f, fusible=True, **o)])
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compiled(compiler, dynamic):

@@ -14,6 +14,7 @@ EVERY = pytest.mark.parametrize("name", plans())
 OF_TENSORS = pytest.mark.parametrize("name", of_tensors())
 
 
+@pytest.mark.turns(2)
 @EVERY
 def test_the_operator_is_the_function(name):
     call = call_of(plans()[name])
@@ -69,6 +70,7 @@ def with_inputs(call, inputs):
     return type(call)(call.plan_class, tuple(inputs), *rest)
 
 
+@pytest.mark.turns(2)
 @EVERY
 def test_the_gradient_is_the_declared_one(name):
     """What is not declared raises, and what cannot be differentiated needs no gradient."""

@@ -96,7 +96,7 @@ def refusals(plan_class):
                 yield f"{types} {sizes} {inputs} -> {outputs}: {error}"
 
 
-@pytest.mark.turns(16)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
 def test_no_call_is_served_by_the_reference_alone(plan_class):
     assert list(islice(refusals(plan_class), 5)) == []

@@ -52,7 +52,7 @@ def test_every_element_is_reached_once_and_with_its_parameters(plan_class, monke
 ACROSS = [plan for plan in UNLIKE if any(o.dims == plan.operation.space for o in plan.operation.inputs)]
 
 
-@pytest.mark.turns(24)
+@pytest.mark.turns(12)
 @pytest.mark.parametrize("plan_class", ACROSS, ids=lambda plan: plan.operation.function)
 def test_tiles_of_operands_that_run_along_different_axes(plan_class):
     rng, served = random.Random(plan_class.__name__ + " tile"), []
@@ -64,6 +64,7 @@ def test_tiles_of_operands_that_run_along_different_axes(plan_class):
         assert len(served) < 200
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     "name, sizes, elements, runs",
     [

@@ -345,7 +345,7 @@ def outcome(driver, execute, *arguments, errors: type = skuda.SkudaError):
     return driver.launches[before:]
 
 
-@pytest.mark.turns(36)
+@pytest.mark.turns(18)
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")  # 2**31 as f16 is infinity
 @pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
 def test_the_short_way_refuses_or_agrees_with_the_full_check(driver, make, plan_class):

@@ -22,13 +22,13 @@ for each in each_schedule():
     SKUS.setdefault(registry.entry_of(each).operation.name, []).append(each)
 
 
-@pytest.mark.turns(24)
+@pytest.mark.turns(12)
 @pytest.mark.parametrize("name", SKUS)
 def test_every_kernel_has_a_call_that_reaches_it(name):
     assert [sku.symbol for sku in SKUS[name] if not calls(sku)] == []
 
 
-@pytest.mark.turns(16)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("name", SKUS)
 def test_the_calls_have_tails(name):
     """At least one of each kernel's calls has a number of elements that no power of two divides; lines
@@ -43,7 +43,7 @@ def test_the_calls_have_tails(name):
         )
 
 
-@pytest.mark.turns(64)
+@pytest.mark.turns(32)
 @pytest.mark.parametrize("name", SKUS)
 def test_what_the_calls_expect_tells_right_from_wrong(name):
     """Enough of it is neither a limit of codes nor the same everywhere."""

@@ -136,7 +136,7 @@ def assert_spans_are_inside(operation, plan, geometry, wanted, runs):
         assert size > 0 or end - first < 2 * share
 
 
-@pytest.mark.turns(20)
+@pytest.mark.turns(10)
 @pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
 def test_every_element_is_reached_once_and_in_its_row(plan_class):
     rng = random.Random(plan_class.__name__)

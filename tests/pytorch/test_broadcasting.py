@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 import torch
 from operations import call_of, plans, same
+from torch._dynamo.testing import CompileCounter
 
 import skuda
 import skuda.torch
@@ -86,7 +87,7 @@ def test_compiled(dynamic):
 
 def test_a_number_that_changes_does_not_compile_again():
     torch._dynamo.reset()
-    counter = torch._dynamo.testing.CompileCounter()
+    counter = CompileCounter()
     compiled = torch.compile(lambda x, number: skuda.add(x, number), fullgraph=True, backend=counter, dynamic=True)
     for number in (0.5, 1.5, 2.5):
         assert same(compiled(rows(3), number), rows(3) + number)

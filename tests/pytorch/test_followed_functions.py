@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from operations import call_of, plans, same
+from torch._dynamo.testing import CompileCounter
 from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
@@ -80,7 +81,7 @@ def test_compiled_without_a_call_before():
 
 def test_eager_calls_do_not_make_compiled_ones_compile_again():
     torch._dynamo.reset()
-    counter = torch._dynamo.testing.CompileCounter()
+    counter = CompileCounter()
     compiled = torch.compile(lambda x: skuda.softmax(x), fullgraph=True, backend=counter)
     for turn in range(3):
         compiled(rows(4, 4))

@@ -15,6 +15,7 @@ from skuda.model.records import Record
 from skuda.reference import trigonometric
 from skuda.reference.double_double import hexadecimal
 from skuda.reference.elementary import F32, fma32, polynomial
+from skuda.reference.half_precision import coefficients
 
 _C = np.float32
 _ROUNDER = _C(F32.integer)
@@ -25,10 +26,6 @@ _HALF_PARTS = tuple(part / _C(2) for part in _PARTS)
 _OVER_PI, _TWO_OVER_PI = _C(float.fromhex("0x1.45f306p-2")), _C(float.fromhex("0x1.45f306p-1"))
 _TURNED_END = _C(2.0**17)  # from here on pi needs more parts
 _LEAST, _LEAST_ROOT = _C(2.0**-100), _C(2.0**-50)
-
-
-def _all(numbers: str) -> tuple[float, ...]:
-    return tuple(map(float.fromhex, numbers.split()))
 
 
 class Angles(Record):
@@ -49,21 +46,21 @@ class Angles(Record):
 
 ANGLES = {
     "f16": Angles(
-        tan=_all("0x1.6a5b86p-5 0x1.474cd6p-5 0x1.17e328p-3 0x1.550ef4p-2 0x1.000038p+0"),
-        asin=_all("0x1.0a844cp-4 0x1.24cc6ap-4 0x1.55b69ap-3 0x1.ffffcep-1"),
-        acos=_all("0x1.237b98p-7 -0x1.297c08p-5 0x1.5c8346p-4 -0x1.b6c3ecp-3 0x1.921fb6p+0"),
-        atan=_all("-0x1.adf3b4p-7 0x1.d0310ap-5 -0x1.edfdcep-4 0x1.90410ap-3 -0x1.54f6eep-2 0x1.ffff62p-1"),
+        tan=coefficients("0x1.6a5b86p-5 0x1.474cd6p-5 0x1.17e328p-3 0x1.550ef4p-2 0x1.000038p+0"),
+        asin=coefficients("0x1.0a844cp-4 0x1.24cc6ap-4 0x1.55b69ap-3 0x1.ffffcep-1"),
+        acos=coefficients("0x1.237b98p-7 -0x1.297c08p-5 0x1.5c8346p-4 -0x1.b6c3ecp-3 0x1.921fb6p+0"),
+        atan=coefficients("-0x1.adf3b4p-7 0x1.d0310ap-5 -0x1.edfdcep-4 0x1.90410ap-3 -0x1.54f6eep-2 0x1.ffff62p-1"),
     ),
     "bf16": Angles(
-        tan=_all("0x1.84765cp-4 0x1.d8ce9ep-4 0x1.57bd3ap-2 0x1.fff9e2p-1"),
-        asin=_all("0x1.892af4p-4 0x1.50f9bap-3 0x1.00020ap+0"),
-        acos=_all("-0x1.3d650cp-6 0x1.34c666p-4 -0x1.b38d82p-3 0x1.921fb6p+0"),
-        atan=_all("-0x1.6b1fep-5 0x1.3ea032p-3 -0x1.4da0c4p-2 0x1.ffe432p-1"),
+        tan=coefficients("0x1.84765cp-4 0x1.d8ce9ep-4 0x1.57bd3ap-2 0x1.fff9e2p-1"),
+        asin=coefficients("0x1.892af4p-4 0x1.50f9bap-3 0x1.00020ap+0"),
+        acos=coefficients("-0x1.3d650cp-6 0x1.34c666p-4 -0x1.b38d82p-3 0x1.921fb6p+0"),
+        atan=coefficients("-0x1.6b1fep-5 0x1.3ea032p-3 -0x1.4da0c4p-2 0x1.ffe432p-1"),
     ),
 }
 # Of both types: sin(r) / r by r^2, for |r| up to pi / 2, where the sine is 1, and sin(pi r) / r, for |r| up to 1/2.
-_SINE = _all("-0x1.82b9d8p-13 0x1.10502cp-7 -0x1.554ed8p-3 0x1.ffffdcp-1")
-_SINE_OF_TURNS = _all("-0x1.1d299cp-1 0x1.45852cp+1 -0x1.4ab582p+2 0x1.921f98p+1")
+_SINE = coefficients("-0x1.82b9d8p-13 0x1.10502cp-7 -0x1.554ed8p-3 0x1.ffffdcp-1")
+_SINE_OF_TURNS = coefficients("-0x1.1d299cp-1 0x1.45852cp+1 -0x1.4ab582p+2 0x1.921f98p+1")
 
 
 def asin(x, T: str):

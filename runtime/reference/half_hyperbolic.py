@@ -9,18 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from skuda.model.records import Record
-from skuda.reference.elementary import F32, fma32, integer, polynomial
+from skuda.reference.elementary import F32, fma32, polynomial
 from skuda.reference.half_powers import SERIES, mantissa
-from skuda.reference.half_precision import STEPS
+from skuda.reference.half_precision import STEPS, coefficients, lifted
 
 _C = np.float32
 _LOG2E, _ROUNDER = _C(F32.log2e), _C(F32.integer)
 _LN2 = _C(float.fromhex("0x1.62e43p-1"))
 _SQRT_HALF = 0x3F3504F3  # its bits
-
-
-def _all(numbers: str) -> tuple[float, ...]:
-    return tuple(map(float.fromhex, numbers.split()))
 
 
 class Sums(Record):
@@ -41,16 +37,16 @@ class Sums(Record):
 
 SUMS = {
     "f16": Sums(
-        even=_all("0x1.0dc754p-7 0x1.ec9542p-3 0x1p+0"),
-        odd=_all("0x1.c96bfap-5 0x1.62e2d4p-1"),
-        less_one=_all("0x1.5cef82p-10 0x1.3cc24cp-7 0x1.c6b35ep-5 0x1.ebfa46p-3 0x1.62e42ep-1"),
-        one_plus=_all("-0x1.7c9868p-6 0x1.98a3c8p-4 -0x1.abd402p-3 0x1.4ca384p-2 -0x1.ff4e2ep-2 0x1.fffedp-1"),
+        even=coefficients("0x1.0dc754p-7 0x1.ec9542p-3 0x1p+0"),
+        odd=coefficients("0x1.c96bfap-5 0x1.62e2d4p-1"),
+        less_one=coefficients("0x1.5cef82p-10 0x1.3cc24cp-7 0x1.c6b35ep-5 0x1.ebfa46p-3 0x1.62e42ep-1"),
+        one_plus=coefficients("-0x1.7c9868p-6 0x1.98a3c8p-4 -0x1.abd402p-3 0x1.4ca384p-2 -0x1.ff4e2ep-2 0x1.fffedp-1"),
     ),
     "bf16": Sums(
-        even=_all("0x1.f00ebep-3 0x1p+0"),
-        odd=_all("0x1.c4d612p-5 0x1.62ed44p-1"),
+        even=coefficients("0x1.f00ebep-3 0x1p+0"),
+        odd=coefficients("0x1.c4d612p-5 0x1.62ed44p-1"),
         less_one=STEPS["f16"].rise,
-        one_plus=_all("0x1.48098ep-5 -0x1.3da78ap-3 0x1.385a52p-2 -0x1.fcaf0ap-2 0x1.fff7d6p-1"),
+        one_plus=coefficients("0x1.48098ep-5 -0x1.3da78ap-3 0x1.385a52p-2 -0x1.fcaf0ap-2 0x1.fff7d6p-1"),
     ),
 }
 
@@ -62,7 +58,7 @@ def expm1(x, T: str):
     their sign."""
     x = np.asarray(x)
     f, k = _power(np.clip(x, _C(-18), _C(89)))
-    two = _lifted(k, -1)
+    two = lifted(k, -1)
     half = fma32(two, polynomial(SUMS[T].less_one, f) * f, two - _C(0.5))
     return np.copysign(half + half, x)
 
@@ -86,14 +82,14 @@ def log1pexp(x, T: str):
     """log(1 + e^x) of f32; subnormal results are rounded more than once. NaN gives NaN, inf gives inf, -inf gives 0."""
     x = np.asarray(x)
     f, k = _power(np.maximum(-np.abs(x), _C(-104.5)))
-    u = polynomial(tuple(_C(each) * _C(2.0**-24) for each in STEPS[T].power), f) * _lifted(k, 24)
+    u = polynomial(tuple(_C(each) * _C(2.0**-24) for each in STEPS[T].power), f) * lifted(k, 24)
     return fma32(u, polynomial(SUMS[T].one_plus, u), np.where(x > 0, x, _C(0)))
 
 
 def _parts(x, T: str):
     """|x| = (k + f) ln 2: cosh and sinh of f ln 2, the sum and the difference of 2^(k - 2) and 2^(-k - 2)."""
     f, k = _power(np.minimum(np.abs(x), _C(89.5)))
-    z, up = f * f, _lifted(k, -2)
+    z, up = f * f, lifted(k, -2)
     down = np.maximum(np.int32(0x7D000000) - up.view(np.int32), np.int32(0)).view(np.float32)
     return polynomial(SUMS[T].even, z), f * polynomial(SUMS[T].odd, z), up + down, up - down
 
@@ -102,11 +98,6 @@ def _power(t):
     """(f, k): e^t = 2^(k + f) with an integer k."""
     k = fma32(t, _LOG2E, _ROUNDER) - _ROUNDER
     return fma32(t, _LOG2E, -k), k
-
-
-def _lifted(k, lift: int):
-    """2^(k + lift) as bits: 0 where k + lift is -127, the least that may be."""
-    return ((integer(k) + (127 + lift)).astype(np.int32) << 23).view(np.float32)
 
 
 # ---- from logarithms ----
@@ -171,7 +162,7 @@ def log2(x, T: str):
 
 def log10(x, T: str):
     """The decimal logarithm of f32. NaN gives NaN, 0 gives -inf, below 0 gives NaN, inf gives inf."""
-    return _logarithm_by(np.asarray(x), *_all("0x1.344136p-2 0x1.bcb7b2p-2"), T)
+    return _logarithm_by(np.asarray(x), *coefficients("0x1.344136p-2 0x1.bcb7b2p-2"), T)
 
 
 def _logarithm_by(x, c: float, by: float, T: str):

@@ -9,23 +9,22 @@ import numpy as np
 
 from skuda.reference.elementary import fma32, polynomial
 from skuda.reference.half_hyperbolic import logarithm_of_normal
+from skuda.reference.half_precision import coefficients
 
 _C = np.float32
 _SPAN = _C(float.fromhex("-0x1.ec4ec4p-4"))
 
 
-def _all(numbers: str) -> tuple[float, ...]:
-    return tuple(map(float.fromhex, numbers.split()))
-
-
 # erfinv(x) / x by t, which goes from -1 to 1 as log(1 - x^2) falls from 0 to that of the last x below 1; that of bf16
 # is right at -1. Highest power first.
 SHARES = {
-    "f16": _all(
+    "f16": coefficients(
         "-0x1.d6d36cp-6 0x1.bdbdbep-6 0x1.05e674p-4 -0x1.7cb5cap-4 0x1.bc7b22p-6 0x1.3ed0d2p-7 "
         "-0x1.5b49a2p-5 0x1.0d98ep-3 -0x1.56589p-2 0x1.70edaep+0 0x1.5bd2bep+1"
     ),
-    "bf16": _all("0x1.53d786p-4 -0x1.7307a2p-4 -0x1.16e1eap-4 0x1.5d96cp-3 -0x1.507544p-2 0x1.6fe3ccp+0 0x1.5bc9f2p+1"),
+    "bf16": coefficients(
+        "0x1.53d786p-4 -0x1.7307a2p-4 -0x1.16e1eap-4 0x1.5d96cp-3 -0x1.507544p-2 0x1.6fe3ccp+0 0x1.5bc9f2p+1"
+    ),
 }
 
 

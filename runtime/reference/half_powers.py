@@ -11,17 +11,13 @@ import numpy as np
 
 from skuda.model.records import Record
 from skuda.reference.elementary import F32, fma32, polynomial
-from skuda.reference.half_precision import STEPS
+from skuda.reference.half_precision import STEPS, coefficients
 
 _C = np.float32
 _ROUNDER = _C(F32.integer)
 _LN2 = _C(float.fromhex("0x1.62e43p-1"))
 _SQRT_HALF = np.int32(0x3F3504F3)  # its bits
 _TOO_LARGE = _C(2.0**120)  # an exponent beyond, infinities too, is taken for this
-
-
-def _all(numbers: str) -> tuple[float, ...]:
-    return tuple(map(float.fromhex, numbers.split()))
 
 
 class Series(Record):
@@ -38,15 +34,17 @@ class Series(Record):
 
 SERIES = {
     "f16": Series(
-        log=_all("-0x1.24acb6p-3 0x1.c3af9ap-3 -0x1.04214p-2 0x1.549036p-2 -0x1.ffe65ep-2 0x1.00004cp+0"),
-        log2=_all(
+        log=coefficients("-0x1.24acb6p-3 0x1.c3af9ap-3 -0x1.04214p-2 0x1.549036p-2 -0x1.ffe65ep-2 0x1.00004cp+0"),
+        log2=coefficients(
             "-0x1.2c3ap-3 0x1.df4782p-3 -0x1.fd0fdep-3 0x1.25f7dp-2 -0x1.70ea9ep-2 0x1.ec77c6p-2 -0x1.71550cp-1 "
             "0x1.715474p+0"
         ),
     ),
     "bf16": Series(
-        log=_all("0x1.69833ap-3 -0x1.157188p-2 0x1.587808p-2 -0x1.ff700ap-2 0x1.fffb8ep-1"),
-        log2=_all("0x1.5f648ap-3 -0x1.13c6p-2 0x1.2ece18p-2 -0x1.6fff6ep-2 0x1.ec294cp-2 -0x1.71569p-1 0x1.71548ep+0"),
+        log=coefficients("0x1.69833ap-3 -0x1.157188p-2 0x1.587808p-2 -0x1.ff700ap-2 0x1.fffb8ep-1"),
+        log2=coefficients(
+            "0x1.5f648ap-3 -0x1.13c6p-2 0x1.2ece18p-2 -0x1.6fff6ep-2 0x1.ec294cp-2 -0x1.71569p-1 0x1.71548ep+0"
+        ),
     ),
 }
 

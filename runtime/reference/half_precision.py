@@ -19,8 +19,9 @@ _ROUNDER = _C(F32.integer)
 _SQRT2 = _C(float.fromhex("0x1.6a09e6p+0"))
 
 
-def _all(numbers: str) -> tuple[float, ...]:
-    return tuple(map(float.fromhex, numbers.split()))
+def coefficients(text: str) -> tuple[float, ...]:
+    """Those of a polynomial, in hexadecimal, highest power first."""
+    return tuple(map(float.fromhex, text.split()))
 
 
 class Steps(Record):
@@ -49,27 +50,27 @@ class Steps(Record):
 
 STEPS = {
     "f16": Steps(
-        power=_all("0x1.3c8b1ep-7 0x1.ca69b4p-5 0x1.ebfd9ep-3 0x1.62e048p-1 0x1p+0"),
-        rise=_all("0x1.3afc7ap-7 0x1.c976a8p-5 0x1.ebfe68p-3 0x1.62e2d4p-1"),
-        ndtr=_all("0x1.a2c0c6p-16 -0x1.51970cp-11 0x1.e510c4p-8 -0x1.a8427cp-5 -0x1.d77e46p-2 -0x1.268ffp+0"),
+        power=coefficients("0x1.3c8b1ep-7 0x1.ca69b4p-5 0x1.ebfd9ep-3 0x1.62e048p-1 0x1p+0"),
+        rise=coefficients("0x1.3afc7ap-7 0x1.c976a8p-5 0x1.ebfe68p-3 0x1.62e2d4p-1"),
+        ndtr=coefficients("0x1.a2c0c6p-16 -0x1.51970cp-11 0x1.e510c4p-8 -0x1.a8427cp-5 -0x1.d77e46p-2 -0x1.268ffp+0"),
         ndtr_end=12.0,
         ndtr_lift=-25,
-        slope=_all(
+        slope=coefficients(
             "-0x1.664a12p-18 0x1.30424ap-13 -0x1.bca2ap-10 0x1.74e2e2p-7 -0x1.99293p-5 -0x1.20bdfep-1 -0x1.87a242p-2"
         ),
         slope_end=12.0,
         slope_lift=-11,
     ),
     "bf16": Steps(
-        power=_all("0x1.c29bd8p-5 0x1.f00c88p-3 0x1.62f608p-1 0x1p+0"),
-        rise=_all("0x1.c89c94p-5 0x1.eff45cp-3 0x1.62dd12p-1"),
-        ndtr=_all(
+        power=coefficients("0x1.c29bd8p-5 0x1.f00c88p-3 0x1.62f608p-1 0x1p+0"),
+        rise=coefficients("0x1.c89c94p-5 0x1.eff45cp-3 0x1.62dd12p-1"),
+        ndtr=coefficients(
             "0x1.5ab894p-26 -0x1.731ee6p-20 0x1.545002p-15 -0x1.6060bcp-11 0x1.cc55e4p-8 -0x1.970d2p-5 -0x1.db43fep-2 "
             "-0x1.2613acp+0"
         ),
         ndtr_end=14.55,
         ndtr_lift=30,
-        slope=_all(
+        slope=coefficients(
             "-0x1.9b5462p-29 0x1.d215acp-23 -0x1.c54a22p-18 0x1.f0885cp-14 -0x1.52de94p-10 0x1.2ec69ap-7 "
             "-0x1.6e0944p-5 -0x1.23ab46p-1 -0x1.8595bp-2"
         ),
@@ -81,7 +82,7 @@ _LOGISTIC_ENDS = _C(-108.8), _C(30)  # it is 0 up to the first, 1 from the secon
 _LOGISTIC_LIFT = -60  # both parts of 1 + e^-x are lowered by this power of two
 _TANH_END = _C(9.5)  # tanh is 1 from here on
 # a t = b at the zero of gelu_slope(-t), to 2^-44 of it; S(0) / b.
-_ZERO = tuple(map(_C, _all("0x1.0006fcp+0 0x1.80f552p-1 0x1.547bdp-1")))
+_ZERO = tuple(map(_C, coefficients("0x1.0006fcp+0 0x1.80f552p-1 0x1.547bdp-1")))
 
 
 def exp(x, T: str):
@@ -98,7 +99,7 @@ def sigmoid(x, T: str):
     x = np.asarray(x)
     y, k = _power(np.clip(x, *_LOGISTIC_ENDS), -_LOG2E, T)
     one = _C(2.0**_LOGISTIC_LIFT)
-    return _C(1) / fma32(y, _lifted(k, _LOGISTIC_LIFT), one) * one
+    return _C(1) / fma32(y, lifted(k, _LOGISTIC_LIFT), one) * one
 
 
 def tanh(x, T: str):
@@ -107,7 +108,7 @@ def tanh(x, T: str):
     t = np.minimum(np.abs(x), _TANH_END)
     k = fma32(t, _C(2) * _LOG2E, _ROUNDER) - _ROUNDER
     f = fma32(t, _C(2) * _LOG2E, -k)
-    two = _lifted(k, 0)
+    two = lifted(k, 0)
     m = fma32(two, polynomial(STEPS[T].rise, f) * f, two - _C(1))
     return np.copysign(m * (_C(1) / (m + _C(2))), x)
 
@@ -117,7 +118,7 @@ def ndtr(x, T: str):
     x, by = np.asarray(x), STEPS[T]
     t = np.minimum(np.abs(x), _C(by.ndtr_end))
     y, k = _power(t, polynomial(by.ndtr, t), T, 2.0 ** (-by.ndtr_lift - 1))
-    below = y * _lifted(k, by.ndtr_lift)
+    below = y * lifted(k, by.ndtr_lift)
     return np.where(x < 0, below, _C(1) - below)
 
 
@@ -132,17 +133,17 @@ def gelu_slope(x, T: str):
     t = np.minimum(np.abs(x), _C(by.slope_end))
     a, b, scale = _ZERO
     y, k = _power(t, polynomial(by.slope, t), T, scale * 2.0**-by.slope_lift)
-    below = y * fma32(-a, t, b) * _lifted(k, by.slope_lift)
+    below = y * fma32(-a, t, b) * lifted(k, by.slope_lift)
     return np.where(x < 0, below, _C(1) - below)
 
 
 def _power(a, b, T: str, unit: float = 1.0):
     """(y, k): unit * 2^(a b) = y * 2^k with an integer k."""
     k = fma32(a, b, _ROUNDER) - _ROUNDER
-    coefficients = tuple(_C(each) * _C(unit) for each in STEPS[T].power)
-    return polynomial(coefficients, fma32(a, b, -k)), k
+    scaled = tuple(_C(each) * _C(unit) for each in STEPS[T].power)
+    return polynomial(scaled, fma32(a, b, -k)), k
 
 
-def _lifted(k, lift: int):
+def lifted(k, lift: int):
     """2^(k + lift) as bits: 0 where k + lift is -127, the least that may be."""
     return ((integer(k) + (127 + lift)).astype(np.int32) << 23).view(np.float32)

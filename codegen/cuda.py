@@ -108,8 +108,9 @@ class ElementwiseProgram(ProgramInCuda):
         super().__init__(program)
         self.parameters = self.shared
         each = {operand.name: operand.element for operand in self.arrays}
-        printer = ElementPrinter(Site.ELEMENTWISE, each, _OWN_NAMES)
         members = {item.name: f"shared.{item.name}" for item in (*self.shared, *self.scalars, *self.values)}
+        chosen = [members[item.name] for item in (*self.scalars, *self.values)]
+        printer = ElementPrinter(Site.ELEMENTWISE, each, _OWN_NAMES, chosen=chosen)
         count = Node("name", (), REAL, text=f"shared.{COUNTED}")
         in_kernel = with_members(members, count)
         formulas = {name: in_kernel(node) for name, node in program.written_out.items()}

@@ -31,8 +31,17 @@ def is_costly(*nodes: Node) -> bool:
     return any(part.op in TRANSCENDENTAL for node in nodes for part in node.parts())
 
 
+def _branches(node: Node, chosen: Collection[str]) -> bool:
+    """Whether a value is one of two that a call chooses between, and computing both would take long."""
+    return node.op == "where" and node.args[0].names() <= chosen and is_costly(*node.args[1:])
+
+
 class CppPrinter(Printer):
-    """C++ as a formula stands, no rule applies: what is computed once a run."""
+    """C++ as a formula stands, no rule applies: what is computed once a run.
+
+    Args:
+        chosen: names of what a call chooses, once for all runs.
+    """
 
     target = "cuda"
     constants = {
@@ -42,6 +51,9 @@ class CppPrinter(Printer):
     spelled = {"and": "&&", "or": "||", "not": "!", "neg": "-"}
     pair = "Linear<C>{{{0}, {1}}}"
     precedence = {**Printer.precedence, "not": 7}
+
+    def __init__(self, chosen: Collection[str] = ()):
+        self.chosen = frozenset(chosen)
 
     def number(self, node: Node) -> str:
         return f"{node.text}ll" if node.kind == INT else super().number(node)
@@ -56,6 +68,8 @@ class CppPrinter(Printer):
         return super().text(node, 0 if node.text == WRAPS else outer)  # a call needs no parentheses around it
 
     def written(self, node: Node, own: int) -> str:
+        if _branches(node, self.chosen):
+            return "({} ? {} : {})".format(*map(self.text, node.args))
         if node.op == "stored":
             return f"::stored<{node.text}>({self.text(node.args[0])})"
         if node.text == WRAPS:
@@ -72,16 +86,11 @@ class OncePrinter(CppPrinter):
     """
 
     def __init__(self, made: Mapping[Node, str], chosen: Collection[str] = ()):
+        super().__init__(chosen)
         self.made = made
-        self.chosen = {*chosen}
 
     def text(self, node: Node, outer: int = 0) -> str:
         return self.made[node] if node.args and node in self.made else super().text(node, outer)
-
-    def written(self, node: Node, own: int) -> str:
-        if node.op == "where" and node.args[0].names() <= self.chosen and is_costly(*node.args[1:]):
-            return "({} ? {} : {})".format(*map(self.text, node.args))
-        return super().written(node, own)
 
 
 class ElementPrinter(CppPrinter):
@@ -119,6 +128,7 @@ class ElementPrinter(CppPrinter):
         chosen: Collection[str] = (),
         quick: bool = False,
     ):
+        super().__init__(chosen)
         self.site = site
         self.quick = quick
         self.along = along

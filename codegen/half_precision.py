@@ -17,7 +17,6 @@ from typing import NamedTuple
 from skuda.codegen.intrinsics import HALVED, QUICK, QUICKENED
 from skuda.codegen.nodes import BOOL, PAIR, REAL, REDUCE, Node
 from skuda.codegen.program import Program, Row, analysed
-from skuda.codegen.tabled import of_one_element
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, Operand, Operation
 
@@ -63,8 +62,6 @@ def _is_enough(forward: Program) -> bool:
     if not any(DTYPES[word].bits == 16 for word in op.types.get(LETTER, ()) if DTYPES[word].kind == "float"):
         return False
     made = {o: forward.written_out[o.name] for o in op.outputs if forward.written_out[o.name].intrinsics() & HALVED}
-    if of_one_element(op) and any("pow" in node.intrinsics() for node in made.values()):
-        return False  # such results are looked up, which takes no more steps
     known: dict[Node, Known] = {}
     try:
         for node in made.values():

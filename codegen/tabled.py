@@ -23,7 +23,7 @@ def with_tables(row: Row) -> Row:
     return replace(row, forward=_told(row.forward), backward=backward, forms=forms, chosen=chosen)
 
 
-def of_one_element(op: Operation) -> bool:
+def _of_one_element(op: Operation) -> bool:
     """Whether each result of an operation is one of one element."""
     of_one = [operand.dims for operand in op.operands if not operand.scalar] == [op.space, op.space]
     return of_one and len(op.outputs) == 1 and not (op.positions or op.analysis.over or op.analysis.counted)
@@ -31,7 +31,7 @@ def of_one_element(op: Operation) -> bool:
 
 def _told(program: Program) -> Program:
     op = program.operation
-    if not of_one_element(op) or not _is_long(program):
+    if not _of_one_element(op) or not _is_long(program):
         return program
     return replace(program, operation=analysed(op, tabled=True))
 

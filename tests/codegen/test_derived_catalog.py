@@ -123,6 +123,7 @@ OTHER_FORMS = {
     **dict.fromkeys(("expm1", "tanh", "sigmoid", "elu", "celu", "selu", "tanhshrink", "glu"), CANCELS),
     **dict.fromkeys(("silu", "mish", "sinc", "erf", "erfc"), CANCELS),
     "nan_to_num": "one condition stands for two",
+    "powi": "the derived form multiplies the slope of a power that is not chosen by 0",
     **dict.fromkeys(("rsqrt", "atan", "softsign", "hardswish", "softshrink"), OVERFLOWS),
     **dict.fromkeys(("div", "fmod", "addcdiv", "atan2", "hypot", "logaddexp", "logaddexp2", "geglu_tanh"), OVERFLOWS),
     **dict.fromkeys(("layer_norm", "standardize"), "the sum of products waits for no deviation: one pass makes both"),

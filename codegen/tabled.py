@@ -37,9 +37,10 @@ def _told(program: Program) -> Program:
 
 
 def _is_long(program: Program) -> bool:
-    """Whether a formula has a function in common steps without a short form for 16 bits, or such a function and a
-    division: then a GPU's memory waits for its arithmetic."""
-    parts = {part for node in program.formulas.values() for part in node.parts()}
+    """Whether a formula has a function of elements in common steps without a short form for 16 bits, or such a function
+    and a division: then a GPU's memory waits for its arithmetic."""
+    each = {operand.name for operand in program.operation.inputs if not operand.scalar}
+    parts = {part for node in program.written_out.values() for part in node.parts() if part.names() & each}
     common = [part for part in parts if part.op in INTRINSICS and INTRINSICS[part.op].common]
     functions = [part for part in common if part.op not in _QUICK]
     divided = any(part.op == "/" and part.args[1].names() for part in parts)

@@ -102,6 +102,7 @@ DIFFERENCES = {
         "d_positive",
         "d_negative",
     ),
+    "round_decimals": ("where an element stays, the declared gradient is 0 too, as torch's", {"input": [np.inf]}),
     "relu6": ("at a bound, the declared gradient is 0, as torch's", {"input": [0, 6]}),
     "hardtanh": ("at a bound, the declared gradient is 0, as torch's", {"input": [-1, 1]}),
     "hardsigmoid": ("at a bound, the declared gradient is 0, as torch's", {"input": [-3, 3]}),

@@ -419,8 +419,6 @@ def round_decimals(input, decimals, *, T):
 
 
 @oracle
-def round_decimals_backward(d_output, input, decimals, *, T):
-    """0 where an element is rounded, the gradient where it stays."""
-    (g, x), form = _values(T, d_output, input), compute_format(T)
-    moved = (floats.divide if decimals < 0 else floats.multiply)(x, integer(10 ** abs(decimals), form), form)
-    return _stored(spans.ZERO if moved.kind == "finite" else g, T)
+def round_decimals_backward(d_output, *, T):
+    """0, also where an element stays: as torch's."""
+    return _stored(spans.ZERO, T)

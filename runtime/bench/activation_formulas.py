@@ -1,8 +1,8 @@
-"""Activations as a torch user writes them, and torch's own: what `formulas` asks for the elementwise ones."""
+"""Activations as a torch user writes them: what `formulas` asks for the elementwise ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
 from torch.nn import functional
@@ -81,16 +81,3 @@ MAKERS: dict[str, Callable[[Problem], Formula]] = {
     "gelu_quantize_backward": _gelu_quantize_backward,
     "gelu_tanh_quantize_backward": _gelu_quantize_backward,
 }
-
-
-def native(problem: Problem, tensors: Mapping[str, object]) -> Callable[[], object] | None:
-    """torch's own function for an activation, on tensors over the operands' memory; None where it has none."""
-    operation = problem.case.operation
-    form = _FORMS.get(operation.name)
-    if form is None:
-        return None
-    x = tensors["input"]
-    if operation.function == operation.name:
-        return lambda: functional.gelu(x, approximate=form)
-    g = tensors["d_output"]
-    return lambda: torch.ops.aten.gelu_backward(g, x, approximate=form)

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import torch
 
-from skuda.bench import activation_formulas, gradient_formulas, row_formulas, torch_functions
+from skuda.bench import activation_formulas, gradient_formulas, row_formulas, torch_functions, torch_gradients
 from skuda.bench.problem import Problem
 from skuda.bench.suite import Case
 from skuda.bench.tensors import dtype_of, is_packed, pack, tensors_of, wide_of
-from skuda.model.operation import Operand, Operation
+from skuda.model.operation import Direction, Operand, Operation
 
 
 def composed(problem: Problem, inputs: dict[str, object]) -> tuple[Callable[..., object], tuple] | None:
@@ -206,30 +206,16 @@ _MAKERS = {
 
 
 def native(problem: Problem) -> Callable[[], object] | None:
-    """torch's own function for the operation: lerp, fake_quantize per tensor and per channel, those of rows and of the
-    operation's own name."""
-    case = problem.case
-    name, tensors = case.operation.function, tensors_of(problem)
-    if case.operation.reduces:
-        return row_formulas.native(problem, tensors)
-    if name in ("lerp", "lerp_tensor"):
-        a, b, weight = tensors["a"], tensors["b"], tensors["weight"]
-        out = torch.empty_like(tensors["output"])
-        return lambda: torch.lerp(a, b, weight, out=out)
-    if case.operation.name in activation_formulas.MAKERS:
-        return activation_formulas.native(problem, tensors)
-    function = torch_functions.function_of(case)
-    if function is not None:
-        arguments = [tensors[operand.name] for operand in case.operation.inputs]
-        return lambda: function(*arguments)
-    if not name.startswith("fake_quantize_per_") or name.endswith("_backward"):
-        return None
-    x, s, z = tensors["input"], tensors["scale"], tensors["zero_point"]
-    low, high = problem.q_min, problem.q_max
-    if name == "fake_quantize_per_tensor":
-        return lambda: torch.fake_quantize_per_tensor_affine(x, s, z, low, high)
-    axis = {"fake_quantize_per_token": 0, "fake_quantize_per_channel": case.attributes.get("axis")}.get(name)
-    if axis is None or not s.ndim:
-        return None
-    s = s.float()  # the only type that torch takes
-    return lambda: torch.fake_quantize_per_channel_affine(x, s, z, axis, low, high)
+    """torch's own function for the operation, or autograd's gradient of that for the forward pass; None without one."""
+    return _call_of(problem, torch_functions.function_of)
+
+
+def few(problem: Problem) -> Callable[[], object] | None:
+    """The same of two or three functions where torch has no single one."""
+    return _call_of(problem, torch_functions.composed_of)
+
+
+def _call_of(problem: Problem, find: torch_functions.Finder) -> Callable[[], object] | None:
+    if problem.case.operation.direction is Direction.BACKWARD:
+        return torch_gradients.call_of(problem, tensors_of(problem), find)
+    return torch_functions.call_of(problem.case, tensors_of(problem), find)

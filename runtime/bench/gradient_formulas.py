@@ -1,12 +1,11 @@
-"""Gradients as a torch user writes them, from values in the compute type to such, and torch's own."""
+"""Gradients as a torch user writes them, from values in the compute type to such."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import prod
 
 import torch
-from torch.nn import functional
 
 from skuda.bench.problem import Problem
 from skuda.bench.suite import Case
@@ -201,49 +200,4 @@ MAKERS: dict[str, Callable[[Problem], Formula]] = {
     "norm1_backward": lambda problem: lambda g, x: g * x.sign(),
     "norm2_backward": lambda problem: lambda g, x, y: torch.where(y == 0, 0, x * (g / y)),
     "logsumexp_backward": lambda problem: lambda g, x, y: g * torch.exp(x - y),
-}
-
-
-# ---- torch's own ----
-
-
-def _native_layer_norm(case: Case, of: Mapping[str, object]) -> Callable[[], object]:
-    """torch keeps mean and deviation from the forward pass, which the catalog's formula computes again."""
-    width, eps = case.extents[-1:], case.default("eps")
-    g, x, weight = of["d_output"], of["input"], of.get("weight")
-    bias = None if weight is None else torch.zeros_like(weight)
-    _, mean, r = torch.ops.aten.native_layer_norm(x, width, weight, bias, eps)
-    wanted = [True, weight is not None, weight is not None]
-
-    def backward():
-        found = torch.ops.aten.native_layer_norm_backward(g, x, width, mean, r, weight, bias, wanted)
-        return tuple(each for each in found if each is not None)
-
-    return backward
-
-
-def _native_rms_norm(case: Case, of: Mapping[str, object]) -> Callable[[], object]:
-    """By autograd, for its function of the gradient alone is for GPUs only."""
-    wanted = [of[name].detach().requires_grad_() for name in ("input", "weight") if name in of]
-    y = functional.rms_norm(wanted[0], case.extents[-1:], *wanted[1:], eps=case.default("eps"))
-    return lambda: torch.autograd.grad(y, wanted, of["d_output"], retain_graph=True)
-
-
-def _native_softmax(case: Case, of: Mapping[str, object]) -> Callable[[], object]:
-    g, y = of["d_output"], of["output"]
-    return lambda: torch._softmax_backward_data(g, y, -1, y.dtype)
-
-
-def _native_log_softmax(case: Case, of: Mapping[str, object]) -> Callable[[], object]:
-    g, y = of["d_output"], of["output"]
-    return lambda: torch._log_softmax_backward_data(g, y, -1, y.dtype)
-
-
-NATIVE: dict[str, Callable[[Case, Mapping[str, object]], Callable[[], object]]] = {
-    "layer_norm_backward": _native_layer_norm,
-    "standardize_backward": _native_layer_norm,
-    "rms_norm_backward": _native_rms_norm,
-    "rms_normalize_backward": _native_rms_norm,
-    "softmax_backward": _native_softmax,
-    "log_softmax_backward": _native_log_softmax,
 }

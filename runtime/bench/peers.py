@@ -70,7 +70,7 @@ def _eager(problem: Problem) -> Callable[[], object] | None:
 
     found = formulas.composed(problem, tensors_of(problem))
     if found is None:
-        return None
+        return formulas.few(problem)
     function, arguments = found
     return lambda: function(*arguments)
 

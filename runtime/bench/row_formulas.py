@@ -1,19 +1,17 @@
 """Normalizations, softmaxes, dynamic quantization and reductions as a torch user writes them.
 
-`MAKERS` composes them of elementary operations in the catalog's compute type, for torch eager and torch.compile;
-`native` is torch's one function for each, where it has one.
+Composed of elementary operations in the catalog's compute type, for torch eager and torch.compile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
 from torch.nn import functional
 
 from skuda.bench import gradient_formulas
 from skuda.bench.problem import Problem
-from skuda.bench.suite import Case
 from skuda.bench.tensors import dtype_of, is_packed, pack, wide_of
 
 Formula = Callable[..., object]
@@ -202,42 +200,42 @@ def _quantized(make: Callable[[Problem], Formula]) -> Callable[[Problem], Formul
 # ---- reductions ----
 
 
-def _one(axes: tuple[int, ...]) -> int:
+def only(axes: tuple[int, ...]) -> int:
     """For functions of torch that take one axis."""
     (axis,) = axes
     return axis
 
 
-_REDUCTIONS: dict[str, Callable[[torch.Tensor, tuple[int, ...]], torch.Tensor]] = {
+REDUCTIONS: dict[str, Callable[[torch.Tensor, tuple[int, ...]], torch.Tensor]] = {
     "sum": lambda x, axes: x.sum(axes),
     "mean": lambda x, axes: x.mean(axes),
-    "prod": lambda x, axes: x.prod(_one(axes)),
+    "prod": lambda x, axes: x.prod(only(axes)),
     "amax": lambda x, axes: x.amax(axes),
     "amin": lambda x, axes: x.amin(axes),
-    "argmax": lambda x, axes: x.argmax(_one(axes)),
-    "argmin": lambda x, axes: x.argmin(_one(axes)),
+    "argmax": lambda x, axes: x.argmax(only(axes)),
+    "argmin": lambda x, axes: x.argmin(only(axes)),
     "var": lambda x, axes: x.var(axes),
     "std": lambda x, axes: x.std(axes),
-    "any": lambda x, axes: x.any(_one(axes)),
-    "all": lambda x, axes: x.all(_one(axes)),
+    "any": lambda x, axes: x.any(only(axes)),
+    "all": lambda x, axes: x.all(only(axes)),
     "count_nonzero": lambda x, axes: x.count_nonzero(axes),
     "norm1": lambda x, axes: torch.linalg.vector_norm(x, 1, axes),
     "norm2": lambda x, axes: torch.linalg.vector_norm(x, 2, axes),
     "logsumexp": lambda x, axes: x.logsumexp(axes),
-    "cumsum": lambda x, axes: x.cumsum(_one(axes)),
-    "cumsum_backward": lambda x, axes: x.flip(axes).cumsum(_one(axes)).flip(axes),
-    "cumsum_reverse": lambda x, axes: x.flip(axes).cumsum(_one(axes)).flip(axes),
-    "cumprod": lambda x, axes: x.cumprod(_one(axes)),
-    "cummax": lambda x, axes: x.cummax(_one(axes)).values,
-    "cummin": lambda x, axes: x.cummin(_one(axes)).values,
-    "logcumsumexp": lambda x, axes: x.logcumsumexp(_one(axes)),
+    "cumsum": lambda x, axes: x.cumsum(only(axes)),
+    "cumsum_backward": lambda x, axes: x.flip(axes).cumsum(only(axes)).flip(axes),
+    "cumsum_reverse": lambda x, axes: x.flip(axes).cumsum(only(axes)).flip(axes),
+    "cumprod": lambda x, axes: x.cumprod(only(axes)),
+    "cummax": lambda x, axes: x.cummax(only(axes)).values,
+    "cummin": lambda x, axes: x.cummin(only(axes)).values,
+    "logcumsumexp": lambda x, axes: x.logcumsumexp(only(axes)),
 }
 
 
 def _reduction(name: str) -> Callable[[Problem], Formula]:
     def make(problem: Problem) -> Formula:
         wide, out, axes = wide_of(problem), _out(problem), problem.case.reduced
-        return lambda x: _REDUCTIONS[name](x.to(wide), axes).to(out)
+        return lambda x: REDUCTIONS[name](x.to(wide), axes).to(out)
 
     return make
 
@@ -247,38 +245,5 @@ MAKERS: dict[str, Callable[[Problem], Formula]] = {
     **{name: _quantized(make) for name, make in _BEFORE_CODES.items()},
     **{name: _stored(make) for name, make in _ROWS.items()},
     **{name: _stored(make) for name, make in gradient_formulas.MAKERS.items()},
-    **{name: _reduction(name) for name in _REDUCTIONS},
-}
-
-
-def native(problem: Problem, tensors: Mapping[str, object]) -> Callable[[], object] | None:
-    """torch's own function for the operation, on tensors over the operands' memory; None where it has none."""
-    case = problem.case
-    name = case.operation.function
-    if name in _REDUCTIONS:
-        return lambda: _REDUCTIONS[name](tensors[case.operation.inputs[0].name], case.reduced)
-    make = _NATIVE.get(name) or gradient_formulas.NATIVE.get(name)
-    return make and make(case, tensors)
-
-
-def _native_rms_norm(case: Case, of: Mapping[str, object]) -> Callable[[], object]:
-    x, width, eps = of["input"], case.extents[-1:], case.default("eps")
-    return lambda: functional.rms_norm(x, width, of.get("weight"), eps)
-
-
-def _native_layer_norm(case: Case, of: Mapping[str, object]) -> Callable[[], object]:
-    x, width, eps = of["input"], case.extents[-1:], case.default("eps")
-    return lambda: functional.layer_norm(x, width, of.get("weight"), of.get("bias"), eps)
-
-
-_NATIVE: dict[str, Callable[[Case, Mapping[str, object]], Callable[[], object]]] = {
-    "rms_norm": _native_rms_norm,
-    "rms_normalize": _native_rms_norm,
-    "layer_norm": _native_layer_norm,
-    "standardize": _native_layer_norm,
-    "l2_normalize": lambda case, of: lambda: functional.normalize(of["input"], dim=-1, eps=case.default("eps")),
-    "softmax": lambda case, of: lambda: torch.softmax(of["input"], -1),
-    "log_softmax": lambda case, of: lambda: torch.log_softmax(of["input"], -1),
-    "observe_min_max_per_tensor": lambda case, of: lambda: torch.aminmax(of["input"]),
-    "observe_moving_average_per_tensor": lambda case, of: lambda: torch.aminmax(of["input"]),
+    **{name: _reduction(name) for name in REDUCTIONS},
 }

@@ -134,7 +134,7 @@ def agreement(result: object, problem: Problem) -> float:
 
     Of exact elementwise operations, and of codes, to the bit. Real results that a peer adds up in another order, or of
     exponentials in other steps, count where they are within a few roundings (`_NEAR`), in units of their own size and
-    the output's mean one.
+    the output's mean one. None is an output that the peer keeps to itself.
     """
     from skuda.bench import formulas
     from skuda.bench.tensors import tensors_of
@@ -143,8 +143,9 @@ def agreement(result: object, problem: Problem) -> float:
     outputs = [tensors[operand.name] for operand in problem.case.operation.outputs]
     results = result if isinstance(result, tuple) else (result,)
     near = not formulas.is_bit_equal(problem.case.operation)
-    equal = sum(int(_equal(ours, theirs, near).sum()) for ours, theirs in zip(outputs, results, strict=True))
-    return equal / max(1, sum(output.numel() for output in outputs))
+    both = [pair for pair in zip(outputs, results, strict=True) if pair[1] is not None]
+    equal = sum(int(_equal(ours, theirs, near).sum()) for ours, theirs in both)
+    return equal / max(1, sum(ours.numel() for ours, _ in both))
 
 
 def _equal(ours, theirs, near: bool):

@@ -359,6 +359,11 @@ def _rows(
                 yield shape, attributes
 
 
+def is_probability(operation: Operation, operand: Operand) -> bool:
+    """Whether an input is to lie between 0 and 1, as torch's function checks on the GPU, where it ends the process."""
+    return operand.name in ("input", "target") and operation.row in ("bernoulli", "binary_cross_entropy")
+
+
 def _matches(operation: Operation, pattern: str) -> bool:
     return fnmatchcase(operation.function, pattern) or fnmatchcase(operation.name, pattern)
 

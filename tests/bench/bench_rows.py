@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from skuda.bench import suite
-from skuda.bench.suite import Case
+from skuda.bench.suite import Case, is_probability
 from skuda.generated import CATALOG
 from skuda.model.dtypes import DTYPES
 
@@ -36,12 +36,16 @@ def arrays_of(row: Case) -> dict:
         if placed.operand in row.operation.outputs:
             arrays[name] = np.zeros(placed.shape, storage)
         elif placed.operand.scalar:
-            arrays[name] = 3 if placed.word == "i32" else 0.25
+            arrays[name] = 3 if DTYPES[placed.word].kind == "int" else 0.25
+        elif DTYPES[placed.word].kind == "int" and (classes := row.operation.classes(placed.operand, row.sizes)):
+            arrays[name] = rng.integers(0, classes, placed.shape).astype(storage)
         elif DTYPES[placed.word].kind == "int":
             span = (-2, 3) if placed.word == "i32" else (0, 256)
             arrays[name] = rng.integers(*span, placed.shape).astype(storage)
         elif placed.operand.element == "S":
             arrays[name] = np.asarray(rng.uniform(0.5, 1.5, placed.shape) * 5 / (high - low)).astype(storage)
+        elif is_probability(row.operation, placed.operand):
+            arrays[name] = rng.random(placed.shape).astype(storage)
         else:
             arrays[name] = rng.standard_normal(placed.shape).astype(storage)
     return arrays

@@ -17,7 +17,6 @@ _SHARED = (226 << 10, 112 << 10)  # bytes for rows of one block to a multiproces
 _ROWS_AHEAD = 3  # of a block in shared memory, at most
 _LINE = 128  # bytes, of which each input of a row begins a line of shared memory
 SLAB_FEW = 192  # slabs: where there are fewer, too few blocks go down them
-_FEW_REDUCTIONS = 4  # of a row: more is much to be made of it
 _WORD = 16  # bytes that are copied at once
 _REGISTERS = 56  # of a thread for what it keeps of all rows, at most: sums, and columns
 
@@ -56,8 +55,7 @@ class SlabVariant(Variant):
     @property
     def shortest(self) -> int:
         """Elements that a row has at least."""
-        chunks = self.chunks - 1 if self.mode is RowMode.WHOLE else ACCUMULATOR_GROUPS // 2
-        return self.threads * chunks * GROUP + 1
+        return self.threads * (self.chunks - 1) * GROUP + 1
 
     @property
     def room(self) -> int:
@@ -72,12 +70,9 @@ class SlabVariant(Variant):
 
 _SLABS = tuple(
     SlabVariant("slab", mode.layout, f"x{chunks}{mode.suffix}", threads, chunks, mode, max(1, _TEAM // threads))
-    for mode, every, shapes in (
-        (RowMode.WHOLE, _THREADS, (3, ACCUMULATOR_GROUPS)),
-        (RowMode.UNIT, _THREADS[2:], (ACCUMULATOR_GROUPS,)),
-    )
-    for threads in every
-    for chunks in shapes
+    for mode in (RowMode.WHOLE, RowMode.UNIT)
+    for threads in _THREADS
+    for chunks in (3, ACCUMULATOR_GROUPS)
 )
 
 
@@ -110,8 +105,7 @@ def slab_bytes(operation: Operation, types: Types, variant: SlabVariant, length:
         others += variant.block // 32 * (32 * max(written) + around)
     beside, alone = variant.shared
     room = beside if 2 * row + others <= beside else alone
-    much = operation.analysis.slabs > _FEW_REDUCTIONS
-    if min(read + written) < 16 or 2 * row + others > room or (much and unaligned):
+    if min(read + written) < 16 or 2 * row + others > room:
         return 0
     return min(_ROWS_AHEAD, (room - others) // row) * row + others
 

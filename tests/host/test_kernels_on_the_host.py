@@ -214,7 +214,7 @@ NEAR = {
     "layer_norm f16": r"layer_norm(_stage1_backward)?_f16__(row32x4|cluster8|row512_reread|row1024_reread)$",
     "dynamic_quantize": r"dynamic_quantize_fp8_per_token_f16_e5m2__(row8x4|row64x4_unaligned)$",
     # Means that no sample of a row shows to lie between its elements.
-    "layer_norm_backward": r"layer_norm_backward_(f32__slab64x3|bf16__slab256x4)$",
+    "layer_norm_backward": r"layer_norm_backward_(f32__slab64x3(_unaligned)?|bf16__slab256x4)$",
 }
 
 

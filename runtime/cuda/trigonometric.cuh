@@ -18,8 +18,9 @@ static __device__ const u64 two_over_pi[20] = {
   0x7527bac7ebe5f17b, 0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b6bab,
 };
 
-// Of a finite size from 2^20 on, by Payne and Hanek: 192 bits of 2 / pi decide.
+// From 2^20 on, by Payne and Hanek: 192 bits of 2 / pi decide. NaN of what is not finite.
 __device__ inline Angle angle_beyond(f64 size) {
+  if (!is_finite(size)) return {not_a_number(), 0.0, 0};
   const i64 bits = __double_as_longlong(size);
   const u64 mantissa = (bits & 0xfffffffffffffll) | 0x10000000000000ll;
   const i32 from = i32(bits >> 52) - 1013, word = from >> 6, shift = from & 63;
@@ -43,86 +44,94 @@ __device__ inline Angle angle_beyond(f64 size) {
   const f64 sign = beyond ? -1.0 : 1.0;
   return {sign * angle.high, sign * angle.low, i32(high >> 62) + (beyond ? 1 : 0)};
 }
-__device__ inline Angle angle_of(f64 size) {
-  if (size >= 0x1p20) return angle_beyond(size);
+// Below, by three parts of pi / 2. What the first one leaves is a multiple of 2^-53 up to pi / 4, so it is exact. The
+// second has 30 bits, so its products are, and what they lose. What all three leave is below 2^-118.
+__device__ inline Angle angle_near(f64 size) {
   const f64 power = size * 0x1.45f306dc9c883p-1 + 0x1.8p52, quadrant = power - 0x1.8p52;
-  // pi / 2 in parts of 33 bits, whose products with the quadrant are exact
-  const DoubleDouble first = two_sum(fused(-quadrant, 0x1.921fb544p+0, size), -(quadrant * 0x1.0b4611a6p-34));
-  const DoubleDouble second = two_sum(first.high, -(quadrant * 0x1.3198a2ep-69));
-  const DoubleDouble angle =
-      fast_two_sum(second.high, (first.low + second.low) - quadrant * 0x1.b839a252049c1p-104);
-  return {angle.high, angle.low, i32(__double_as_longlong(power))};
+  const f64 left = fused(-quadrant, 0x1.921fb54442d18p+0, size), high = fused(-quadrant, 0x1.1a62633p-54, left);
+  const f64 low = fused(-quadrant, 0x1.1a62633p-54, left - high) - quadrant * 0x1.45c06e0e68948p-86;
+  return {high, low, i32(__double_as_longlong(power))};
 }
-// NaN of what is not finite.
-__device__ __noinline__ Angle careful_angle(f64 size) {
-  if (!is_finite(size)) return {not_a_number(), 0.0, 0};
-  return angle_of(size);
-}
-// By three parts of pi / 2, which are enough below 2^20 but next to its multiples.
-__device__ inline Angle quick_angle(f64 size) {
-  const f64 power = size * 0x1.45f306dc9c883p-1 + 0x1.8p52, quadrant = power - 0x1.8p52;
-  const DoubleDouble first = two_sum(fused(-quadrant, 0x1.921fb544p+0, size), -(quadrant * 0x1.0b4611a6p-34));
-  if (!(size < 0x1p20) || absolute(first.high) < quadrant * 0x1p-50) return careful_angle(size);
-  const DoubleDouble angle = fast_two_sum(first.high, first.low - quadrant * 0x1.3198a2e037073p-69);
-  return {angle.high, angle.low, i32(__double_as_longlong(power))};
-}
+constexpr f64 NEAR_END = 0x1p20;  // beyond, pi / 2 needs more parts
 
-// (sin(r) - r) / r^3 and (cos(r) - 1 + r^2 / 2) / r^4 by z = r^2, for |r| up to pi / 4.
+// (sin(r) - r) / r^3 and (cos(r) - 1 + r^2 / 2) / r^4 by z = r^2, for |r| up to pi / 4. Numbers of 21 bits are part of
+// an instruction.
 __device__ inline f64 sine_polynomial(f64 z) {
-  f64 p = 0x1.5d9f2d4cc5302p-33;
-  p = p * z + -0x1.ae5e95829ce29p-26;
-  p = p * z + 0x1.71de35bd0064ep-19;
-  p = p * z + -0x1.a01a019c6fc66p-13;
-  p = p * z + 0x1.111111110fc18p-7;
-  return p * z + -0x1.555555555554cp-3;
+  f64 p = 0x1.5d8fcp-33;
+  p = p * z + -0x1.ae5e5c52c13e3p-26;
+  p = p * z + 0x1.71de356ae826bp-19;
+  p = p * z + -0x1.a01a019bfeabep-13;
+  p = p * z + 0x1.111111110f78ep-7;
+  return p * z + -0x1.5555555555548p-3;
 }
 __device__ inline f64 cosine_polynomial(f64 z) {
-  f64 p = -0x1.8ff91c6f1d7d2p-37;
-  p = p * z + 0x1.1eea850bdc83ep-29;
-  p = p * z + -0x1.27e4f8fb2b255p-22;
-  p = p * z + 0x1.a01a019e19deap-16;
-  p = p * z + -0x1.6c16c16c1612ap-10;
-  return p * z + 0x1.5555555555554p-5;
+  f64 p = -0x1.8fa48p-37;
+  p = p * z + 0x1.1ee9dp-29;
+  p = p * z + -0x1.27e4f7d05b8ap-22;
+  p = p * z + 0x1.a01a019c43697p-16;
+  p = p * z + -0x1.6c16c16c14b79p-10;
+  return p * z + 0x1.5555555555548p-5;
+}
+// (1 - r cot(r)) / r^2 - 1/4 by z = r^2, for |r| up to pi / 4.
+__device__ inline f64 cotangent_polynomial(f64 z) {
+  f64 p = 0x1.aa421p-29;
+  p = p * z + 0x1.694ecp-26;
+  p = p * z + 0x1.d8c116db7d906p-23;
+  p = p * z + 0x1.2272da323ae63p-19;
+  p = p * z + 0x1.66a968ade52bdp-16;
+  p = p * z + 0x1.bbd776c6db23cp-13;
+  p = p * z + 0x1.1566abc3ad3f4p-9;
+  p = p * z + 0x1.6c16c16c11778p-6;
+  return p * z + 0x1.55555555555abp-4;
 }
 // The sine and the cosine of an angle up to pi / 4, each in two parts.
 __device__ inline DoubleDouble sine_near(f64 r, f64 rest) {
-  const f64 z = r * r;
-  return {r, r * (z * sine_polynomial(z)) + (rest - 0.5 * z * rest)};
+  const f64 z = r * r, one = fused(-0.5, z, 1.0);
+  return {r, r * z * sine_polynomial(z) + rest * one};
 }
 __device__ inline DoubleDouble cosine_near(f64 r, f64 rest) {
-  const DoubleDouble z = two_product(r, r), one = fast_two_sum(1.0, -0.5 * z.high);
-  return {one.high, one.low + (z.high * z.high * cosine_polynomial(z.high) - (0.5 * z.low + r * rest))};
+  const DoubleDouble z = two_product(r, r);
+  const f64 one = fused(-0.5, z.high, 1.0), lost = fused(-0.5, z.low, fused(-0.5, z.high, 1.0 - one));
+  return {one, z.high * z.high * cosine_polynomial(z.high) + (lost - r * rest)};
 }
-__device__ inline f64 turned_sine(Angle angle, i32 quadrant) {
-  const DoubleDouble value = quadrant & 1 ? cosine_near(angle.high, angle.low) : sine_near(angle.high, angle.low);
-  const f64 sum = value.high + value.low;
-  return quadrant & 2 ? -sum : sum;
+// Its sign changed where the upper bit of a word is set.
+__device__ inline f64 turned_by(f64 value, u64 sign) {
+  return __longlong_as_double(__double_as_longlong(value) ^ i64(sign & 0x8000000000000000ull));
+}
+__device__ inline f64 sine_of_turned(Angle angle, i32 quarters, u64 sign) {
+  const i32 quadrant = angle.quadrant + quarters;
+  const DoubleDouble sine = sine_near(angle.high, angle.low), cosine = cosine_near(angle.high, angle.low);
+  const f64 value = chosen(quadrant & 1, cosine.high + cosine.low, sine.high + sine.low);
+  return turned_by(value, sign ^ u64(quadrant) << 62);
+}
+// With r cot(r) = 1 - z C(z), the tangent is the quotient of r and that, or the other way round. What z and r lost
+// counts by the slope of z C(z), near 0.36.
+__device__ inline f64 tangent_of(Angle angle, u64 sign) {
+  const DoubleDouble r = fast_two_sum(angle.high, angle.low), z = two_product(r.high, r.high);
+  const f64 bent = fused(0.25, z.high, z.high * cotangent_polynomial(z.high)), near = 1.0 - bent;
+  const f64 lost = ((1.0 - near) - bent) - 0.359375 * fused(2.0, r.high * r.low, z.low);
+  const bool turned = angle.quadrant & 1;
+  const f64 n = chosen(turned, near, r.high), n_rest = chosen(turned, lost, r.low);
+  const f64 d = chosen(turned, r.high, near), d_rest = chosen(turned, r.low, lost);
+  const f64 y = inverse(d), quotient = n * y, rest = (fused(-quotient, d, n) + n_rest) - quotient * d_rest;
+  return turned_by(quotient + rest * y, sign ^ u64(angle.quadrant) << 63);
 }
 
+__device__ __noinline__ f64 far_sine(f64 x) {
+  return sine_of_turned(angle_beyond(fabs(x)), 0, __double_as_longlong(x));
+}
+__device__ __noinline__ f64 far_cosine(f64 x) { return sine_of_turned(angle_beyond(fabs(x)), 1, 0); }
+__device__ __noinline__ f64 far_tangent(f64 x) { return tangent_of(angle_beyond(fabs(x)), __double_as_longlong(x)); }
 __device__ inline f64 sine(f64 x) {
-  if (!is_finite(x)) return not_a_number();
-  const Angle angle = angle_of(fabs(x));
-  return turned_sine(angle, angle.quadrant) * copysign(1.0, x);
+  if (!(fabs(x) < NEAR_END)) return far_sine(x);
+  return sine_of_turned(angle_near(fabs(x)), 0, __double_as_longlong(x));
 }
 __device__ inline f64 cosine(f64 x) {
-  if (!is_finite(x)) return not_a_number();
-  const Angle angle = angle_of(fabs(x));
-  return turned_sine(angle, angle.quadrant + 1);
+  return fabs(x) < NEAR_END ? sine_of_turned(angle_near(fabs(x)), 1, 0) : far_cosine(x);
 }
-// The quotient of sine and cosine, of which more is kept than above. What z lost counts in the cosine for both: by a
-// half, less a part that it has in the sine.
 __device__ inline f64 tangent(f64 x) {
-  const Angle angle = quick_angle(fabs(x));
-  const f64 r = angle.high;
-  const DoubleDouble z = two_product(r, r), one = fast_two_sum(1.0, -0.5 * z.high);
-  DoubleDouble s = fast_two_sum(r, r * (z.high * sine_polynomial(z.high)));
-  DoubleDouble c = fast_two_sum(one.high, z.high * z.high * cosine_polynomial(z.high));
-  s.low = s.low + (angle.low - 0.5 * z.high * angle.low), c.low = (c.low + one.low) - (0.36 * z.low + r * angle.low);
-  const bool turned = angle.quadrant & 1;
-  const DoubleDouble n = turned ? c : s, d = turned ? s : c;
-  const f64 y = inverse(d.high), quotient = n.high * y;
-  const f64 rest = (fused(-quotient, d.high, n.high) + n.low) - quotient * d.low;
-  return (quotient + rest * y) * copysign(1.0, turned ? -x : x);
+  if (!(fabs(x) < NEAR_END)) return far_tangent(x);
+  return tangent_of(angle_near(fabs(x)), __double_as_longlong(x));
 }
 
 // ---- inverses ----

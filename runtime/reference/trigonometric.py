@@ -16,13 +16,11 @@ from skuda.reference.double_double import (
     in_f32,
     spread,
     two_product,
-    two_sum,
 )
 from skuda.reference.elementary import F32, F64, fma32, integer, polynomial, remainder
 
 _QUARTER = hexadecimal("0x1.921fb54442d18p+0", "0x1.1a62633145c07p-54")  # pi / 2
-_PARTS = hexadecimal("0x1.921fb544p+0", "0x1.0b4611a6p-34", "0x1.3198a2ep-69", "0x1.b839a252049c1p-104")  # 33 bits each
-_LAST_PART = float.fromhex("0x1.3198a2e037073p-69")  # after two of them
+_PARTS = hexadecimal("0x1.921fb54442d18p+0", "0x1.1a62633p-54", "0x1.45c06e0e68948p-86")  # 30 bits of the second
 _TWO_OVER_PI = float.fromhex("0x1.45f306dc9c883p-1")
 # 2 / pi in binary, 64 bits a word, after a word of zeros.
 _WORDS = np.array([
@@ -33,12 +31,17 @@ _WORDS = np.array([
     0x7527BAC7EBE5F17B, 0x3D0739F78A5292EA, 0x6BFB5FB11F8D5D08, 0x56033046FC7B6BAB,
 ], np.uint64)  # fmt: skip
 _SINE = hexadecimal(
-    "0x1.5d9f2d4cc5302p-33", "-0x1.ae5e95829ce29p-26", "0x1.71de35bd0064ep-19", "-0x1.a01a019c6fc66p-13",
-    "0x1.111111110fc18p-7", "-0x1.555555555554cp-3",
+    "0x1.5d8fcp-33", "-0x1.ae5e5c52c13e3p-26", "0x1.71de356ae826bp-19", "-0x1.a01a019bfeabep-13",
+    "0x1.111111110f78ep-7", "-0x1.5555555555548p-3",
 )  # fmt: skip
 _COSINE = hexadecimal(
-    "-0x1.8ff91c6f1d7d2p-37", "0x1.1eea850bdc83ep-29", "-0x1.27e4f8fb2b255p-22", "0x1.a01a019e19deap-16",
-    "-0x1.6c16c16c1612ap-10", "0x1.5555555555554p-5",
+    "-0x1.8fa48p-37", "0x1.1ee9dp-29", "-0x1.27e4f7d05b8ap-22", "0x1.a01a019c43697p-16",
+    "-0x1.6c16c16c14b79p-10", "0x1.5555555555548p-5",
+)  # fmt: skip
+_COTANGENT = hexadecimal(  # (1 - r cot(r)) / r^2 - 1/4
+    "0x1.aa421p-29", "0x1.694ecp-26", "0x1.d8c116db7d906p-23", "0x1.2272da323ae63p-19",
+    "0x1.66a968ade52bdp-16", "0x1.bbd776c6db23cp-13", "0x1.1566abc3ad3f4p-9", "0x1.6c16c16c11778p-6",
+    "0x1.55555555555abp-4",
 )  # fmt: skip
 # Of f32: (sin(r) - r) / r^3, (cos(r) - 1 + r^2 / 2) / r^4, (tan(r) - r) / r^3, (arcsin(t) - t) / t^3 and
 # (arctan(t) - t) / t^3; pi / 2 in three parts, the first and the last with other signs; 2 / pi; and up to where that is
@@ -107,49 +110,38 @@ def _angle_beyond(size):
 
 
 def _angle(x):
-    """(high, low, quadrant) of |x|, finite."""
-    size = np.where(np.isfinite(x), np.abs(x), 0.0)
-    far = size >= 2.0**20
+    """(high, low, quadrant) of |x|; NaN of what is not finite. Below 2^20 by three parts of pi / 2: what the first one
+    leaves is a multiple of 2^-53 up to pi / 4, so it is exact. The second has 30 bits, so its products are, and what
+    they lose. What all three leave is below 2^-118."""
+    size = np.abs(x)
+    far = ~(size < 2.0**20)
     near = np.where(far, 0.0, size)
     quadrant = (near * _TWO_OVER_PI + F64.integer) - F64.integer
-    first = two_sum(near - quadrant * _PARTS[0], -(quadrant * _PARTS[1]))
-    second = two_sum(first[0], -(quadrant * _PARTS[2]))
-    high, low = fast_two_sum(second[0], (first[1] + second[1]) - quadrant * _PARTS[3])
+    left = remainder(near, _PARTS[0], quadrant)
+    high = left - quadrant * _PARTS[1]
+    low = ((left - high) - quadrant * _PARTS[1]) - quadrant * _PARTS[2]
     quadrant = quadrant.astype(np.int64)
     if far.any():
-        high[far], low[far], quadrant[far] = _angle_beyond(size[far])
-    return high, low, quadrant
-
-
-def _quick_angle(x):
-    """(high, low, quadrant) of |x|: by three parts of pi / 2, which are enough below 2^20 but next to its multiples.
-    NaN of what is not finite."""
-    size = np.abs(x)
-    near = np.where(size < 2.0**20, size, 0.0)
-    quadrant = (near * _TWO_OVER_PI + F64.integer) - F64.integer
-    first = two_sum(near - quadrant * _PARTS[0], -(quadrant * _PARTS[1]))
-    high, low = fast_two_sum(first[0], first[1] - quadrant * _LAST_PART)
-    careful = ~(size < 2.0**20) | (np.abs(first[0]) < quadrant * 2.0**-50)
-    quadrant = quadrant.astype(np.int64)
-    if careful.any():
-        high[careful], low[careful], quadrant[careful] = _angle(x[careful])
+        beyond = np.where(np.isfinite(size), size, 2.0**20)[far]
+        high[far], low[far], quadrant[far] = _angle_beyond(beyond)
     return np.where(np.isfinite(x), high, np.nan), low, quadrant
 
 
 def sine_near(r, rest) -> Pair:
     """The sine of an angle up to pi / 4, in two parts."""
     z = r * r
-    return r, r * (z * horner(_SINE, z)) + (rest - 0.5 * z * rest)
+    return r, r * z * horner(_SINE, z) + rest * (1.0 - 0.5 * z)
 
 
 def cosine_near(r, rest) -> Pair:
     """The cosine of an angle up to pi / 4, in two parts."""
     z = two_product(r, r)
-    one = fast_two_sum(1.0, -0.5 * z[0])
-    return one[0], one[1] + (z[0] * z[0] * horner(_COSINE, z[0]) - (0.5 * z[1] + r * rest))
+    one = 1.0 - 0.5 * z[0]
+    lost = ((1.0 - one) - 0.5 * z[0]) - 0.5 * z[1]
+    return one, z[0] * z[0] * horner(_COSINE, z[0]) + (lost - r * rest)
 
 
-def _turned_sine(high, low, quadrant):
+def _sine_of_turned_f64(high, low, quadrant):
     sine, cosine = sum(sine_near(high, low)), sum(cosine_near(high, low))
     value = np.where(quadrant & 1, cosine, sine)
     return np.where(quadrant & 2, -value, value)
@@ -159,7 +151,7 @@ def _turned_sine(high, low, quadrant):
 @elementary
 def sin(x, single):
     """The sine of f32 or f64, within 1 unit in the last place; infinities give NaN, zeros keep their sign."""
-    return np.where(np.isfinite(x), _turned_sine(*_angle(x)) * np.copysign(1.0, x), np.nan)
+    return _sine_of_turned_f64(*_angle(x)) * np.copysign(1.0, x)
 
 
 @in_f32(lambda x: _of_near_angle(x, lambda angle: _sine_of_turned(*angle, 1), cos))
@@ -167,7 +159,7 @@ def sin(x, single):
 def cos(x, single):
     """The cosine of f32 or f64, within 1 unit in the last place; infinities give NaN."""
     high, low, quadrant = _angle(x)
-    return np.where(np.isfinite(x), _turned_sine(high, low, quadrant + 1), np.nan)
+    return _sine_of_turned_f64(high, low, quadrant + 1)
 
 
 @in_f32(lambda x: _of_near_angle(x, lambda angle: _next_to_zero(x, _tan_f32(*angle)), tan))
@@ -175,22 +167,21 @@ def cos(x, single):
 def tan(x, single):
     """The tangent of f32 or f64, within 1 unit in the last place; infinities give NaN, zeros keep their sign.
 
-    In f64 the quotient of sine and cosine, of which more is kept than above. What z lost counts in the cosine for both:
-    by a half, less a part that it has in the sine.
+    In f64, with r cot(r) = 1 - z C(z), it is the quotient of r and that, or the other way round. What z and r lost
+    counts by the slope of z C(z), near 0.36.
     """
-    high, low, quadrant = _quick_angle(x)
-    z = two_product(high, high)
-    one = fast_two_sum(1.0, -0.5 * z[0])
-    s = fast_two_sum(high, high * (z[0] * horner(_SINE, z[0])))
-    c = fast_two_sum(one[0], z[0] * z[0] * horner(_COSINE, z[0]))
-    s = s[0], s[1] + (low - 0.5 * z[0] * low)
-    c = c[0], (c[1] + one[1]) - (0.36 * z[1] + high * low)
+    *angle, quadrant = _angle(x)
+    r = fast_two_sum(*angle)
+    z = two_product(r[0], r[0])
+    bent = 0.25 * z[0] + z[0] * horner(_COTANGENT, z[0])
+    near = 1.0 - bent
+    lost = ((1.0 - near) - bent) - 0.359375 * (2.0 * (r[0] * r[1]) + z[1])
     turned = quadrant & 1 != 0
-    n = [np.where(turned, *each) for each in zip(c, s, strict=True)]
-    d = [np.where(turned, *each) for each in zip(s, c, strict=True)]
-    y = 1.0 / d[0]
-    quotient = n[0] * y
-    rest = (remainder(n[0], d[0], quotient) + n[1]) - quotient * d[1]
+    n, n_rest = np.where(turned, near, r[0]), np.where(turned, lost, r[1])
+    d, d_rest = np.where(turned, r[0], near), np.where(turned, r[1], lost)
+    y = 1.0 / d
+    quotient = n * y
+    rest = (remainder(n, d, quotient) + n_rest) - quotient * d_rest
     return (quotient + rest * y) * np.copysign(1.0, np.where(turned, -x, x))
 
 

@@ -28,19 +28,16 @@ __device__ inline f32 one_plus_share(f32 v) {
   p = fused(p, v, -0x1.dca58ep-2f);
   return fused(p, v, 0x1.5891c8p-8f);
 }
-// max(x, 0) + log(1 + u) with u = e^-|x|: 7/8 u, in two parts, is near that, so that the polynomial adds little to it.
-// All is raised by 2^64 until the last step.
+// max(x, 0) + log(1 + e^-|x|). Of the second, u = 7/8 e^-|x| is nearly all: in two parts, of which the lower one counts
+// by the slope, near 1 - 0.6 v. u is added last, so what the first sum rounds is little. u is raised by 2^64.
 __device__ inline f32 logarithm_one_plus_exponential(f32 x) {
-  const f32 t = bounded(-absolute(x), -104.5f, 0.0f), power = exponential_power(t), k = power - 0x1.8p23f;
+  const f32 t = at_least(-absolute(x), -104.5f), power = exponential_power(t), k = power - 0x1.8p23f;
   const f32 large = fused(k, -0x1.62e4p-1f, t), r = fused(k, -0x1.7f7d1cp-20f, large);
   const f32 near = fused(large, 0.875f, 0.875f), lost = fused(large, 0.875f, 0.875f - near);
   const f32 more = fused(r * r, growth_polynomial(r), fused(k, 0.875f * -0x1.7f7d1cp-20f, lost));
   const f32 high = near + more, low = (near - high) + more;
   const f32 raised = __int_as_float(i32((u32(__float_as_int(power)) << 23) + 0x5f800000u));
-  const f32 u = high * raised, base = x > 0.0f ? x * 0x1p64f : 0.0f;
-  const f32 most = base > u ? base : u, least = base > u ? u : base, sum = most + least;
-  const f32 slope = fused(u, -0x1.2d054ep-65f, 0x1.24924ap+0f);  // nearly that of log(1 + u), over 7/8
-  const f32 rest = fused(low * raised, slope, least - (sum - most));
-  const f32 value = (sum + fused(u, one_plus_share(fused(u, 0x1p-64f, -0.25f)), rest)) * 0x1p-64f;
-  return x > 104.0f ? x : value;
+  const f32 u = high * raised, u_rest = low * raised, v = fused(u, 0x1p-64f, -0.25f);
+  const f32 small = fused(u, one_plus_share(v), fused(-0.6f * u_rest, v, u_rest));
+  return fused(u, 0x1p-64f, fused(small, 0x1p-64f, at_least(x, 0.0f)));
 }

@@ -29,7 +29,7 @@ MOST |= {"asin": 0.78, "acos": 0.74, "atan": 0.63, "atan2": 0.76}
 MOST |= {"sinpi": 0.85, "cospi": 0.75, "log1pexp": 1.5, "erfinv": 0.8, "lgamma": 1.3, "digamma": 1.4}
 # The others are computed in f64.
 MOST_F32 = {"exp2": 0.79, "expm1": 0.87, "log2": 0.93, "log10": 0.84, "log1p": 0.92, "sin": 0.9, "cos": 0.88}
-MOST_F32 |= {"pow": 0.83, "log1pexp": 1, "logit": 0.78, "sinpi": 0.82, "cospi": 0.82}
+MOST_F32 |= {"pow": 0.83, "log1pexp": 1.15, "logit": 0.78, "sinpi": 0.82, "cospi": 0.82}
 MOST_F32 |= {"sinh": 0.76, "cosh": 0.75, "asinh": 0.71, "acosh": 0.61, "atanh": 0.59}
 MOST_F32 |= {"tan": 0.84, "asin": 0.74, "acos": 0.7, "atan": 0.7, "atan2": 0.76, "erfinv": 0.97}
 MOST_F32 |= {"lgamma": 1.9, "digamma": 1.6}

@@ -40,6 +40,8 @@ class OperatorReader(ReductionReader):
         bits = left.bits if sign == "//" and never_minus_one else bits_of(sign, left.bits, right.bits)
         if sign == ">>" and right.op == "number" and left.kind == INT:
             bits = max(left.bits - int(right.text), 1)
+        if sign == "&" and right.op == "number":  # not negative: it has no bit that the number lacks
+            bits = right.bits
         if sign == "<<" and left.kind == INT and not self.wraps:
             help = "write `wrap(...)` around the formula"
             raise self.refuse(node, "nothing bounds what is shifted to the left", help)

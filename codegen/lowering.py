@@ -106,6 +106,8 @@ LOWERINGS = (
     Lowering("x / (1 + exp(-x))", "logistic_product{precise}<FAST{precision}>({x}, usual)", ROW, each=("x",)),
     Lowering("x / (1 + exp(u))", "logistic_quotient{precise}<FAST, {x_type}{precision}>({x}, {u}, usual)", ROW,
              each=("x", "u"), finite_with=("x", "u")),
+    Lowering("1 / (1 + exp(-0.5 * abs(x)) * exp(-0.5 * abs(x)))", "logistic_share{precise}<C{precision}>({x})",
+             ELEMENTS, each=("x",)),
     Lowering("sigmoid(x)", "row_logistic_as<FAST{precision}>({x}, usual)", ROW, each=("x",), halved=True),
     Lowering("exp(x)", "row_exponential{precise}<FAST{precision}>({x}, usual)", ROW, each=("x",)),
     Lowering("x / y", "row_quotient<FAST>({x}, {y}, usual)", ROW),

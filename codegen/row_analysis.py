@@ -163,12 +163,18 @@ class RowAnalysis:
         return [*found] if all(map(behind, nodes)) else []
 
     def _found_guards(self, formulas: Mapping[str, Node]) -> dict[Node, frozenset[Guard]]:
-        """The reductions that only some calls want, unless all are, or other kernels make them too."""
+        """The reductions that only some calls want, unless other kernels make them too.
+
+        The first pass brings a row, so one of its reductions is always made: where none is always wanted, the one of
+        the fewest functions.
+        """
         if self.operation.analysis.split or self.operation.analysis.scans:
             return {}
         found = guards_of(formulas.values(), lambda node: node.names() <= self.chosen and not node.counts())
-        always = [each for each, level in self._found.levels.items() if level == 0 and each not in found]
-        return found if always else {}
+        first = [each for each, level in self._found.levels.items() if level == 0]
+        if first and all(each in found for each in first):
+            del found[min(first, key=lambda each: sum(part.op in TRANSCENDENTAL for part in each.parts()))]
+        return found
 
     def _name(self, reduction: Node, picks: Collection[Node]) -> None:
         """Gives a reduction a name: the spec's, or the field's word for it."""

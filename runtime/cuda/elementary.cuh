@@ -127,12 +127,16 @@ __device__ inline f64 logarithm_end(f64 x) {
                   : x < 0.0 ? __longlong_as_double(0x7fffffffffffffffll) : x;
 }
 
-// s is the IEEE quotient f / (2 + f): the divisor lies in 1.7 .. 2.5, and f is 0 or no less than its last bit.
-template <typename C> __device__ inline C logarithm(C x) {
+// Of a finite x above 0. s is the IEEE quotient f / (2 + f): the divisor lies in 1.7 .. 2.5, and f is 0 or no less than its
+// last bit.
+template <typename C> __device__ inline C sure_logarithm(C x) {
   C k;
   const C f = mantissa(x, k) - C(1), sum = C(2) + f, inverse_sum = inverse(sum), near = f * inverse_sum;
   const C half = C(0.5) * f * f, s = fused(-fused(sum, near, -f), inverse_sum, near), z = s * s;
   const C rest = s * (half + z * logarithm_polynomial(z)) + k * ln2_low(x);
-  const C value = k * ln2_high(x) - ((half - rest) - f);
+  return k * ln2_high(x) - ((half - rest) - f);
+}
+template <typename C> __device__ inline C logarithm(C x) {
+  const C value = sure_logarithm(x);
   return x > C(0) && is_finite(x) ? value : logarithm_end(x);
 }

@@ -101,6 +101,12 @@ template <int FAST, typename E, typename C> __device__ inline C logistic_quotien
   }
 }
 
+// 1 / (1 + e^-|x|), where e^(-|x| / 2) is known: the divisor lies in 1 .. 2.
+template <typename C> __device__ inline C logistic_share(C x) {
+  const C decay = exponential(C(-0.5) * absolute(x));
+  return inverse(C(1) + decay * decay);
+}
+
 // An index along a row of so many elements: of rows that are not too long, 32 bits tell indices apart.
 __device__ __noinline__ bool same_place(i64 a, i64 b) { return a == b; }
 template <typename C> struct PlaceOf {

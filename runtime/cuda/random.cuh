@@ -75,10 +75,11 @@ template <typename C> __device__ inline C random_uniform(i64 seed, i64 offset, i
   return uniform_of(C(), seed, offset, index);
 }
 
-// The cosine of an angle, which is a share of a full turn. The rest of a quarter is exact, its conversion is rounded.
-__device__ inline f32 cosine_of_turns(u32 angle) {
-  const u32 quarter = (angle + 0x20000000u) >> 30;
-  const f32 r = f32(i32(angle - (quarter << 30))) * 0x1p-32f, z = r * r;
+// The cosine of an angle, which is a share of a full turn, less some quarters: those of one angle have all in common but
+// the choice at the end. The rest of a quarter is exact, its conversion is rounded.
+__device__ inline f32 cosine_of_turns(u32 angle, u32 less) {
+  const u32 nearest = (angle + 0x20000000u) >> 30, quarter = (nearest - less) & 3;
+  const f32 r = f32(i32(angle - (nearest << 30))) * 0x1p-32f, z = r * r;
   f32 sine = -0x1.2d9302p+6f, cosine = 0x1.d99f54p+5f;
   sine = fused(sine, z, 0x1.465e92p+6f);
   sine = fused(sine, z, -0x1.4abbbap+5f);
@@ -90,9 +91,10 @@ __device__ inline f32 cosine_of_turns(u32 angle) {
   const f32 size = quarter & 1 ? sine : cosine;
   return quarter == 1 || quarter == 2 ? -size : size;
 }
-__device__ inline f64 cosine_of_turns(u64 angle) {
-  const u64 quarter = (angle + 0x2000000000000000ull) >> 62;
-  const f64 r = f64(i64(angle - (quarter << 62))) * 0x1p-64, z = r * r;
+__device__ inline f64 cosine_of_turns(u64 angle, u32 less) {
+  const u64 nearest = (angle + 0x2000000000000000ull) >> 62;
+  const u32 quarter = (u32(nearest) - less) & 3;
+  const f64 r = f64(i64(angle - (nearest << 62))) * 0x1p-64, z = r * r;
   f64 sine = -0x1.6c58cc33d59e2p-1, cosine = -0x1.b2586b69e2c0bp+0;
   sine = sine * z + 0x1.e8eec79c5f321p+1;
   sine = sine * z + -0x1.e3074b42c3fdbp+3;
@@ -117,14 +119,14 @@ __device__ inline f64 cosine_of_turns(u64 angle) {
 __device__ inline f32 normal_of(f32, i64 seed, i64 offset, i64 index) {
   const RandomBlock block = random_block(seed, offset, (index ^ (index & 3)) >> 2);
   const u32 distance = index & 2 ? block.third : block.first, angle = index & 2 ? block.fourth : block.second;
-  const f32 share = f32(distance) * 0x1p-32f + 0x1p-33f;
-  return sqrt(-2.0f * logarithm(share)) * cosine_of_turns(angle - (u32(index & 1) << 30));
+  const f32 share = f32(distance) * 0x1p-32f + 0x1p-33f, square = -2.0f * sure_logarithm(share);
+  return (square > 0.0f ? sure_root(square) : square) * cosine_of_turns(angle, u32(index & 1));  // no branch apart
 }
 __device__ inline f64 normal_of(f64, i64 seed, i64 offset, i64 index) {
   const RandomBlock block = random_block(seed, offset, (index ^ (index & 1)) >> 1);
   const u64 distance = two_words(block.first, block.second), angle = two_words(block.third, block.fourth);
   const f64 share = f64((distance >> 11) + 1) * 0x1p-53;
-  return sqrt(-2.0 * logarithm(share)) * cosine_of_turns(angle - (u64(index & 1) << 62));
+  return sqrt(-2.0 * sure_logarithm(share)) * cosine_of_turns(angle, u32(index & 1));
 }
 template <typename C> __device__ inline C random_normal(i64 seed, i64 offset, i64 index) {
   return normal_of(C(), seed, offset, index);

@@ -108,12 +108,14 @@ def gumbel_softmax(input, seed, offset, *, tau, hard, T):
 
 
 @oracle(over=("n", "d"))
-def gumbel_softmax_backward(d_output, input, seed, offset, *, tau, T):
-    """y (g - sum(y g)) / tau."""
+def gumbel_softmax_backward(d_output, input, output, seed, offset, *, tau, hard, T):
+    """y (g - sum(y g)) / tau, where y is the softmax: the output, unless that is hard."""
     form, found = compute_format(T), []
     divisor = point(decode(tau, form))
-    for n, (gradient, row) in enumerate(zip(d_output, input, strict=True)):
-        soft = _noisy_softmax(row, n * len(row), seed, offset, tau, T)
+    for n, (gradient, row, made) in enumerate(zip(d_output, input, output, strict=True)):
+        soft = [point(decode(each, FORMATS[T])) for each in made]
+        if hard:
+            soft = _noisy_softmax(row, n * len(row), seed, offset, tau, T)
         g = [point(decode(each, FORMATS[T])) for each in gradient]
         total = spans.total([spans.multiply(*pair, form) for pair in zip(soft, g, strict=True)], form)
         slopes = [spans.multiply(y, spans.subtract(each, total, form), form) for y, each in zip(soft, g, strict=True)]

@@ -352,8 +352,9 @@ __global__ void __launch_bounds__(THREADS * TEAMS, ROOM) slab(const __grid_const
     RowSignal::begun();
   }
   if constexpr (TEAMS > 1) __syncthreads();
+  const i32 ahead = max(slots - 1, 1);  // rows that are on their way; of one slot, the next row once this one is made
   if (slab.thread == 0)
-    for (i32 slot = 0; slot + 1 < slots; ++slot) copy(begin + slot * TEAMS, slot);
+    for (i32 slot = 0; slot < ahead; ++slot) copy(begin + slot * TEAMS, slot);
   __syncthreads();
   i32 slot = 0, before = slots - 1;  // where the rows lie, and those before them did
   u32 parity = 0;
@@ -362,8 +363,12 @@ __global__ void __launch_bounds__(THREADS * TEAMS, ROOM) slab(const __grid_const
   for (i64 row = begin; row < end; row += TEAMS) {
     RowSignal(&signals[slot]).wait(parity);
     slab.run(row, end, slot * bytes, row_bytes, turn, skips[slot], [&] {
-      if (slab.thread == 0) copy(row + (slots - 1) * TEAMS, before);
+      if (slots > 1 && slab.thread == 0) copy(row + ahead * TEAMS, before);
     });
+    if (slots == 1) {
+      __syncthreads();
+      if (slab.thread == 0) copy(row + TEAMS, 0);
+    }
     before = slot;
     turn ^= 1;
     if (++slot == slots) slot = 0, parity ^= 1;

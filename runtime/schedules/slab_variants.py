@@ -10,7 +10,7 @@ from skuda.model.sum_order import ACCUMULATOR_GROUPS, GROUP
 from skuda.schedules.abi import is_parameter
 from skuda.schedules.variant import CLUSTER_ARCH, RowMode, Variant
 
-_THREADS = (64, 128, 256, 512)
+_THREADS = (32, 64, 128, 256, 512)
 _TEAM = 256  # threads of a block, which take several rows where few threads hold one
 _THREADS_OF_TWO = 256  # of a block, up to which a multiprocessor has registers for two
 _SHARED = (226 << 10, 112 << 10)  # bytes for rows of one block to a multiprocessor, and of two
@@ -86,8 +86,7 @@ def slab_variants(operation: Operation, types: Types) -> tuple[SlabVariant, ...]
 def slab_bytes(operation: Operation, types: Types, variant: SlabVariant, length: int) -> int:
     """Bytes of shared memory of a block of slabs, of rows of a length; 0 where it is no work for them.
 
-    That is where there is no room for two rows, and where much is to be made of each element of rows that begin
-    anywhere: then the kernels of each stage do better.
+    That is where there is no room for a row, or elements have less than 16 bits.
     """
     holds = _holds(operation, types, variant)
 
@@ -105,7 +104,7 @@ def slab_bytes(operation: Operation, types: Types, variant: SlabVariant, length:
         others += variant.block // 32 * (32 * max(written) + around)
     beside, alone = variant.shared
     room = beside if 2 * row + others <= beside else alone
-    if min(read + written) < 16 or 2 * row + others > room:
+    if min(read + written) < 16 or row + others > room:
         return 0
     return min(_ROWS_AHEAD, (room - others) // row) * row + others
 

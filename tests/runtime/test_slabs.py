@@ -12,7 +12,7 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 from skuda.model.sum_order import SLAB_ROWS, SLABS, slab
 from skuda.reference.reductions import in_slabs
-from skuda.schedules.slab_variants import SlabVariant
+from skuda.schedules.slab_variants import SlabVariant, slab_bytes
 from skuda.schedules.variant import STAGES, RowMode
 
 ROWS = (1, 2, 17, SLABS, 16 * SLABS, 16 * SLABS + 1, SLABS * SLAB_ROWS[1] + 1)
@@ -84,21 +84,28 @@ def test_widths_of_models_take_one_kernel(length, expected):
 def test_other_calls_take_a_kernel_for_each_stage():
     """Short rows, rows that no block has room for, strides along a row, f64, few rows and none."""
     plan = skuda.RmsNormBackwardPlan
-    assert variant(plan, 4000, 1000) is STAGES and variant(plan, 4000, 70000) is STAGES
+    assert variant(plan, 4000, 500) is STAGES and variant(plan, 4000, 17000) is STAGES
     assert variant(plan, 4000, 5120, step=2) is STAGES
     assert variant(plan, 4000, 5120, "f64") is STAGES
     assert variant(plan, 0, 5120) is STAGES and variant(plan, 128, 5120) is STAGES
 
 
-def test_what_makes_much_of_each_element_wants_rows_of_whole_words():
-    """Other rows are left to the kernels of each stage, and so are those of which a block has no room for two."""
-    plan = skuda.LayerNormBackwardPlan
-    for length, word in ((5120, "bf16"), (7168, "bf16"), (7168, "f32"), (4096, "f32"), (8192, "f32")):
-        assert isinstance(variant(plan, 4000, length, word), SlabVariant), (length, word)
-    assert variant(plan, 4000, 7169) is STAGES and variant(plan, 4000, 16384, "f32") is STAGES
+@pytest.mark.parametrize("plan", [skuda.RmsNormBackwardPlan, skuda.LayerNormBackwardPlan])
+def test_rows_that_begin_anywhere_take_one_kernel_too(plan):
+    for length, word in ((1023, "f16"), (4095, "f32"), (7169, "bf16"), (16383, "f32")):
+        found = variant(plan, 4000, length, word)
+        assert isinstance(found, SlabVariant) and found.mode is RowMode.UNIT, (length, word)
 
 
-@pytest.mark.parametrize(("length", "teams"), [(1536, 4), (2880, 2), (5120, 1), (12288, 1)])
+def test_a_block_may_have_room_for_one_row_alone():
+    """Of 16384 elements of f32 in two inputs: the next row is copied once this one is made."""
+    found = variant(skuda.LayerNormBackwardPlan, 4000, 16384, "f32")
+    operation, types = skuda.LayerNormBackwardPlan.operation, {"T": "f32", "W": "f32", "C": "f32"}
+    one = 2 * 16384 * 4
+    assert one < slab_bytes(operation, types, found, 16384) < 2 * one
+
+
+@pytest.mark.parametrize(("length", "teams"), [(1024, 8), (1536, 4), (2880, 2), (5120, 1), (12288, 1)])
 def test_where_few_threads_hold_a_row_a_block_takes_several(length, teams):
     found = variant(skuda.LayerNormBackwardPlan, 4000, length)
     assert found.teams == teams and found.block == max(256, found.threads)

@@ -233,9 +233,11 @@ def is_alternative(entry: registry.Entry) -> bool:
 
 
 def _slabs(variant: SlabVariant) -> tuple[tuple, tuple]:
-    """How many rows, slabs of several and of one among them; and how long each."""
-    length = variant.shortest + (15 if variant.mode is RowMode.WHOLE else 12)
-    return ((135,), (61,), (3,)), ((length,),)
+    """How many rows, of several slabs and of one; and how long each: short ones, and those of which a block
+    has room for the fewest."""
+    whole = variant.mode is RowMode.WHOLE
+    length, longest = variant.shortest + (15 if whole else 12), variant.elements - (0 if whole else 3)
+    return ((135,), (3,)), ((length,), (longest,))
 
 
 def _most_elements(variant: Variant, operation: Operation) -> int:

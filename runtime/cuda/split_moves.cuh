@@ -161,6 +161,7 @@ __device__ inline void load_columns(
     for (int i = 0; i < GROUP; ++i)
 #pragma unroll
       for (int lane = 0; lane < LANES; ++lane) lanes[i].data[lane] = at[i][columns.step(lane)];
+    asm volatile("" ::: "memory");  // else compilers join these loads with those below, and hold an address for each
   } else {
 #pragma unroll
     for (int i = 0; i < GROUP; ++i)

@@ -14,6 +14,7 @@ from skuda.model import scan_order, sum_order
 from skuda.model.dtypes import DTYPES
 from skuda.reference import formulas
 from skuda.verification import nearness
+from skuda.verification.texts import header_digest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PAGE = (REPOSITORY / "docs" / "numerics.md").read_text(encoding="utf-8")
@@ -49,6 +50,30 @@ def test_steps_back_of_exp_are_those_of_the_record():
     found = [json.loads(record.read_text(encoding="utf-8"))["functions"] for record in records]
     [steps] = {each["exp"]["f32"]["steps_down"] for each in found}
     assert f"falls by one unit at {steps:,} of all arguments" in " ".join(PAGE.split())
+
+
+def test_steps_back_of_log1pexp_are_those_of_records_of_its_steps():
+    """Records of steps that it had before do not count."""
+    found = [json.loads(each.read_text("utf-8")) for each in (REPOSITORY / "evidence").glob("elementary-nvidia-*.json")]
+    found = [each["functions"]["log1pexp"]["f32"] for each in found if "log1pexp" in each["functions"]]
+    found = [each for each in found if each["digest"] == header_digest(INTRINSICS["log1pexp"].header)]
+    [said] = re.findall(r"and `log1pexp` at (\d[\d,]*\d)", " ".join(PAGE.split()))
+    assert {each["steps_down"] for each in found} <= {int(said.replace(",", ""))}
+    [most] = re.findall(r"`log1pexp` within [\d.]+ \(([\d.]+) where", PAGE)
+    assert all(each["worst_ulp"] <= float(most) for each in found)
+
+
+def test_tighter_bounds_of_f64_are_those_of_the_record():
+    record = json.loads((REPOSITORY / "evidence" / "elementary-f64.json").read_text(encoding="utf-8"))
+    text = " ".join(section("Elementary functions").split()).partition("cbrt` and `hypot` are within")[2]
+    text = text.partition("In f64 ")[2].partition(" So powers")[0]
+    stated = {}
+    for names, bound in re.findall(r"`([\w ]+)` (?:is )?within (\d\.\d+)", text):
+        stated |= dict.fromkeys(names.split(), float(bound))
+    promised = {name for name, row in INTRINSICS.items() if row.ulp and row.ulp[1] == 1}
+    assert set(stated) == promised - {"exp", "log", "erf", "erfc"}
+    off = {name: record["functions"][name]["f64"]["worst_ulp"] for name in stated}
+    assert not {name: units for name, units in off.items() if units > stated[name]}
 
 
 def test_largest_values_of_small_floats():

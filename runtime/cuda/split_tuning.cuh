@@ -13,6 +13,8 @@ template <typename P, int... R> struct SplitTraitsOf<P, Seq<R...>> {
   static constexpr bool extremes = P::Extremes::size > 0;
   static constexpr bool ordered = (::ordered<typename reduction_at<P, R>::How> || ...);
   static constexpr bool wide = sizeof(typename P::C) > 4;
+  static constexpr bool of_words = ((sizeof(typename reduction_at<P, R>::Value) <= 4) && ...);
+  static constexpr bool moments = (same<state_of_reduction<reduction_at<P, R>>, Moments<typename P::C>> || ...);
   static constexpr bool light = made_of<P>::reductions == 1 && operands_of<P>::elements == 1 && !stores && !indices;
 };
 template <typename P> using SplitTraits = SplitTraitsOf<P, reductions_of<P>>;
@@ -51,6 +53,6 @@ template <typename P, int MODE> __device__ constexpr int blocks_along() {
 template <typename P, int LANES, bool ALIGNED> __device__ constexpr int blocks_across() {
   using Traits = SplitTraits<P>;
   if (Traits::wide) return 1;
-  if (Traits::light) return ALIGNED || LANES == 1 ? SPLIT_ROOM : SPLIT_ROOM_LIGHT;
-  return Traits::indices && ALIGNED && LANES > 1 ? SPLIT_ROOM_LIGHT : SPLIT_ROOM;
+  if (Traits::light) return ALIGNED || LANES == 1 || !Traits::of_words ? SPLIT_ROOM : SPLIT_ROOM_LIGHT;
+  return Traits::indices && !Traits::moments && ALIGNED && LANES > 1 ? SPLIT_ROOM_LIGHT : SPLIT_ROOM;
 }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from skuda.codegen.cuda_printers import ElementPrinter
+from skuda.codegen.expr import COMPARE
 from skuda.codegen.lowering import Site
 from skuda.codegen.nodes import CPP, REAL, Node
+from skuda.codegen.operators import WRAPS
 from skuda.codegen.printers import spelled_formulas
 from skuda.codegen.program import Program, loaded
 from skuda.codegen.value_names import with_members
@@ -32,7 +35,7 @@ class Output:
     formula: str
 
 
-_OWN_NAMES = ("of", "fast", "within", "element", "shared")  # what an elementwise program has beside its members
+_OWN_NAMES = ("of", "fast", "within", "reads", "element", "shared")  # of an elementwise program, beside its members
 
 
 class ProgramInCuda:
@@ -102,6 +105,8 @@ class ElementwiseProgram(ProgramInCuda):
         members: what a run of elements shares, made once.
         outputs: formulas.
         ranges: conditions on an element under which all its fast forms hold; empty where they always do.
+        reads: whether elements are read at all, as attributes and positions tell; empty where they do not.
+        apart: positions along one axis of which formulas take no more than how far they are apart, to compare it.
     """
 
     def __init__(self, program: Program):
@@ -114,7 +119,11 @@ class ElementwiseProgram(ProgramInCuda):
         count = Node("name", (), REAL, text=f"shared.{COUNTED}")
         in_kernel = with_members(members, count)
         formulas = {name: in_kernel(node) for name, node in program.written_out.items()}
+        places = [each for each in self.shared if each in self.operation.positions]
+        single = {members[each.name] for each in places if len(each.dims) == 1 and not each.dims[0].many}
+        self.apart = single.difference(*(_taken(node, single) for node in formulas.values()))
         self.outputs = tuple(self._output(each, formulas[each.name], printer) for each in self.operation.outputs)
+        self.reads = _reads(formulas, *({members[each.name] for each in of} for of in (places, self.values)), printer)
         self.members = printer.members
         self.ranges = tuple(printer.within)
 
@@ -143,4 +152,25 @@ class ElementwiseProgram(ProgramInCuda):
     @property
     def shared_fields(self) -> list[Parameter]:
         """What a run shares, as formulas take it."""
-        return [*map(self.field, (*self.parameters, *self.scalars, *self.values))]
+        fields = map(self.field, (*self.parameters, *self.scalars, *self.values))
+        return [Parameter("SharedPlace", each.name) if f"shared.{each.name}" in self.apart else each for each in fields]
+
+
+def _taken(node: Node, places: Collection[str]) -> frozenset[str]:
+    """The names in a formula outside of distances between places that are compared with something."""
+    if node.op == "name":
+        return frozenset({node.text})
+    args = node.args
+    if node.op in COMPARE.values() and args[0].op == "-" and args[0].text != WRAPS:
+        args = args[all(each.op == "name" and each.text in places for each in args[0].args) :]
+    return frozenset().union(*(_taken(each, places) for each in args))
+
+
+def _reads(formulas: Mapping[str, Node], places: set[str], values: set[str], printer: ElementPrinter) -> str:
+    """The condition, of places and attributes alone, under which elements are all of a program's only output; empty
+    where there is none."""
+    node, *others = formulas.values()
+    if others or node.op != "where" or not node.args[0].names() & places or node.args[0].names() - places - values:
+        return ""
+    first, second = map(printer.varies, node.args[1:])
+    return "" if first == second else ("" if first else "!") + printer.text(node.args[0], printer.precedence["not"])

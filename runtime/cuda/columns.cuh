@@ -29,6 +29,9 @@ struct Columns {
     return {table, row, thread == unit ? near : 0, near, chunk * LANES + i32(lead)};
   }
 
+  // The first vector of all.
+  __device__ Position first() const { return {0, 0, 0, 0, i32(lead)}; }
+
   // Where a vector's entries are. `above`: rows of the table that end before it within one of `rows`.
   struct Place {
     i32 row, near, above, column, width;
@@ -51,6 +54,14 @@ template <typename P> __device__ inline P* stepped(P* from, i32 count, i64 bytes
   return further(from, offset);
 }
 
+// What a lane's program is given of an entry. A table has fewer than 2^31 rows and columns.
+template <typename E> struct EntryGiven { using type = compute_t<E>; };
+template <> struct EntryGiven<Place> { using type = SharedPlace; };
+template <typename E> using given_t = typename EntryGiven<E>::type;
+struct ColumnGiven {
+  template <typename E> using type = given_t<E>;
+};
+
 // A parameter's entries for N neighbours from a column on, the first column following the last one.
 template <typename E, int N> struct Entries {
   Lanes<E, N> lanes;
@@ -59,7 +70,7 @@ template <typename E, int N> struct Entries {
   template <typename Run>
   static __device__ bool whole(const Run& run, const storage_t<E>* table, const Columns::Place& at) {
     return i32(run.step) == i32(sizeof(storage_t<E>)) && !at.template straddles<N>() &&
-           (u64(table + at.column) & (alignof(Lanes<E, N>) - 1)) == 0;
+           (IS_PLACE<E> || (u64(table + at.column) & (alignof(Lanes<E, N>) - 1)) == 0);
   }
   template <typename Run>
   __device__ void load(bool whole, const Run& run, const storage_t<E>* table, const Columns::Place& at) {
@@ -73,7 +84,10 @@ template <typename E, int N> struct Entries {
       }
     }
   }
-  __device__ compute_t<E> at(const Columns::Place&, int, int lane) const { return lanes.get(lane); }
+  __device__ given_t<E> at(const Columns::Place&, int, int lane) const {
+    if constexpr (IS_PLACE<E>) return {lanes.get(lane), true};
+    else return lanes.get(lane);
+  }
 };
 
 // Those of an input that rows have one of, for ROWS rows. A vector may end in the next row.
@@ -94,6 +108,22 @@ template <typename E, int N, int ROWS> struct EntriesOfRows {
   }
   __device__ compute_t<E> at(const Columns::Place& at, int row, int lane) const {
     return widen(at.column + lane < at.width ? first[row] : last[row]);
+  }
+};
+template <int N, int ROWS> struct EntriesOfRows<Place, N, ROWS> {
+  i64 first[ROWS], step;
+
+  template <typename Run> static __device__ bool whole(const Run&, const Place*, const Columns::Place&) { return true; }
+  template <typename Run> __device__ void load(bool, const Run& run, const Place* table, const Columns::Place& at) {
+#pragma unroll
+    for (int next = 0; next < ROWS; ++next) {
+      const Place* row = stepped(table, ::min(at.row + next, at.near - 1), run.row);
+      first[next] = fetch(stepped(row, at.above, run.step)).index;
+    }
+    step = run.step / i64(sizeof(Place));
+  }
+  __device__ SharedPlace at(const Columns::Place& at, int row, int lane) const {
+    return {first[row] + (at.column + lane < at.width ? 0 : step), true};
   }
 };
 
@@ -175,13 +205,13 @@ __device__ inline void load_entries(ColumnRuns<P, LANES, ROWS>& entries, const C
 
 // The program of a lane, in a row.
 template <typename P, typename Runs>
-__device__ inline P program_of(const ColumnsArgs<P>& args, const Runs& entries, const Columns::Place& place, int row,
-                               int lane) {
+__device__ inline P program_of(const ColumnsArgs<P>& args, const typename Elementwise<P>::Scalars& scalars,
+                               const Runs& entries, const Columns::Place& place, int row, int lane) {
   using E = Elementwise<P>;
-  typename E::Given given;
+  typename E::template OfRuns<ColumnGiven> given;
   E::each_run(
       args, [&](const auto&, auto& value, const auto& own) { value = own.at(place, row, lane); }, given, entries);
-  return E::made(args, given);
+  return E::made(args, given, scalars);
 }
 
 // A thread prepares LANES columns and takes their vectors in ROWS rows; where rows have inputs too, each of its elements
@@ -205,18 +235,25 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) columns(const __grid_cons
   }
 
   // All loads are under way before the first is used, those of the rows under no condition: threads without a row read
-  // another.
+  // another. Where a program picks, so do those whose row it does not read: all the same vector, which stays in L1.
   const Columns::Position at = columns.template position<LANES, ROWS>(blockIdx.x * ELEMENTWISE_THREADS + threadIdx.x);
   typename E::InputStarts in_starts;
   E::each_input(args, [&](const auto& input, auto& from) { from = input.start(at); }, in_starts);
   typename E::template InputLanes<LANES> in[ROWS];
-#pragma unroll
-  for (int next = 0; next < ROWS; ++next) {
-    const i32 row = ::min(at.row + next, at.near - 1);
+  const auto load_row = [&](int next, bool reads) {
+    const i32 row = reads ? ::min(at.row + next, at.near - 1) : 0;
     E::each_input(
-        args, [&](const auto& input, auto& lanes, const auto* from) { input.template load<LANES>(lanes, from, row); },
+        args,
+        [&](const auto& input, auto& lanes, const auto* from) {
+          input.template load<LANES>(lanes, reads ? from : input.start(columns.first()), row);
+        },
         in[next], in_starts);
+  };
+  if constexpr (!PICKS<P>) {
+#pragma unroll
+    for (int next = 0; next < ROWS; ++next) load_row(next, true);
   }
+  const auto scalars = E::scalars(args);
   const Columns::Place place = columns.place(at);
   typename E::RunStarts run_starts;
   E::each_run(args, [&](const auto& run, auto& from) { from = stepped(run.data, at.table, run.apart); }, run_starts);
@@ -230,35 +267,50 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) columns(const __grid_cons
 #pragma unroll
   for (int lane = 0; lane < LANES; ++lane) {
     if constexpr (!E::HAS_ROWS) {
-      programs[lane] = program_of<P>(args, entries, place, 0, lane);
+      programs[lane] = program_of<P>(args, scalars, entries, place, 0, lane);
       fast = fast && programs[lane].fast();
     }
   }
-  const auto of = [&](int row, int lane) {
-    if constexpr (E::HAS_ROWS) return program_of<P>(args, entries, place, row, lane);
+  const auto of = [&](int row, int lane, const Columns::Place& place) {
+    if constexpr (E::HAS_ROWS) return program_of<P>(args, scalars, entries, place, row, lane);
     else return programs[lane];
   };
+  if constexpr (PICKS<P>) {
+#pragma unroll
+    for (int next = 0; next < ROWS; ++next) {
+      bool reads = false;
+#pragma unroll
+      for (int lane = 0; lane < LANES; ++lane) reads = reads | of(next, lane, place).reads();
+      load_row(next, reads);
+    }
+  }
   if constexpr (RANGED<P> || E::HAS_ROWS) {
 #pragma unroll
     for (int next = 0; next < ROWS; ++next) {
 #pragma unroll
       for (int lane = 0; lane < LANES; ++lane) {
-        const P& program = of(next, lane);
+        const P& program = of(next, lane, place);
         if constexpr (E::HAS_ROWS) fast = fast & program.fast();
         if constexpr (RANGED<P>) fast = fast & program.within(E::template element<LANES>(in[next], lane));
       }
     }
   }
-  if (fast) {
+  const auto store_rows = [&](const Columns::Place& place) {
 #pragma unroll
     for (int next = 0; next < ROWS; ++next) {
       Values values;
 #pragma unroll
       for (int lane = 0; lane < LANES; ++lane)
-        E::template compute<RANGED<P> ? FAST_WITHIN : FAST_FORM, LANES>(values, lane, of(next, lane), in[next]);
+        E::template compute<RANGED<P> ? FAST_WITHIN : FAST_FORM, LANES>(values, lane, of(next, lane, place), in[next]);
       if (at.row + next >= at.end) break;
       store_row<P, LANES>(args, out_starts, at.row + next, values);
     }
+  };
+  // Where no vector of a warp straddles rows, what is asked of a row's label alone is asked once.
+  const bool inside = E::HAS_LABELS && __all_sync(~0u, !place.straddles<LANES>());
+  if (fast) {
+    if (inside) store_rows({place.row, place.near, place.above, 0, LANES});
+    else store_rows(place);
   } else {  // unusual shared values or elements
     const i32 end = ::min(at.row + ROWS, at.end);
 #pragma unroll 1
@@ -275,9 +327,9 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) columns(const __grid_cons
 #pragma unroll
       for (int lane = 0; lane < LANES; ++lane) {
         if constexpr (E::HAS_ROWS)
-          E::template compute<GENERAL, LANES>(values, lane, program_of<P>(args, again, here, 0, lane), own);
+          E::template compute<GENERAL, LANES>(values, lane, program_of<P>(args, scalars, again, here, 0, lane), own);
         else
-          E::template compute<GENERAL, LANES>(values, lane, program_of<P>(args, entries, place, 0, lane), own);
+          E::template compute<GENERAL, LANES>(values, lane, program_of<P>(args, scalars, entries, place, 0, lane), own);
       }
       store_row<P, LANES>(args, out_starts, row, values);
     }

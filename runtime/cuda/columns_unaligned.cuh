@@ -9,14 +9,15 @@ template <int LANES> struct RowsColumns {
 // ROWS rows of a thread's columns, from `row` on. Rows are stored by whole warps.
 template <int FAST, typename P, int LANES, int ROWS, typename Starts, typename To>
 __device__ inline void unaligned_rows(const RowsArgs<P>& args, const Shares::Position& start, const Starts& in_starts,
-                                      const To& out_starts, const P (&programs)[LANES], bool inside, i32 row) {
+                                      const To& out_starts, const P (&programs)[LANES], bool inside, bool reads,
+                                      i32 row) {
   using E = Elementwise<P>;
   const Shares& shares = args.head;
   typename E::template OfInputs<RowsWords<LANES, ROWS>> words;
 #pragma unroll
   for (int next = 0; next < ROWS; ++next) {
     const Shares::Position at = shares.template step<LANES>(start, row + next);
-    if (at.count == 0 || !inside) continue;
+    if (at.count == 0 || !inside || !reads) continue;
     E::each_input(
         args,
         [&](const auto& input, auto& own, const auto* from) {
@@ -77,22 +78,23 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) columns_unaligned(const _
         columns);
   }
   P programs[LANES];
-  bool fast = true;
+  bool fast = true, reads = !PICKS<P>;
 #pragma unroll
   for (int lane = 0; lane < LANES; ++lane) {
     typename E::Given given;
     E::each_run(args, [&](const auto&, auto& value, const auto& own) { value = own.get(lane); }, given, columns);
     programs[lane] = E::made(args, given);
     fast = fast && programs[lane].fast();
+    if constexpr (PICKS<P>) reads = reads || programs[lane].reads();
   }
   const int depth = int(shares.depth);
   if (__all_sync(~0u, fast || start.count == 0)) {
 #pragma unroll 1
     for (int row = 0; row < depth; row += ROWS)
-      unaligned_rows<FAST_FORM, P, LANES, ROWS>(args, start, in_starts, out_starts, programs, inside, row);
+      unaligned_rows<FAST_FORM, P, LANES, ROWS>(args, start, in_starts, out_starts, programs, inside, reads, row);
   } else {
 #pragma unroll 1
     for (int row = 0; row < depth; row += ROWS)
-      unaligned_rows<GENERAL, P, LANES, ROWS>(args, start, in_starts, out_starts, programs, inside, row);
+      unaligned_rows<GENERAL, P, LANES, ROWS>(args, start, in_starts, out_starts, programs, inside, reads, row);
   }
 }

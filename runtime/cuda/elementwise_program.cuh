@@ -9,6 +9,15 @@
 template <typename P, typename = void> constexpr bool RANGED = false;
 template <typename P> constexpr bool RANGED<P, decltype(void(P::RANGED))> = P::RANGED;
 
+// Whether a program has elements that it does not read, which places and attributes alone tell: then by `reads`.
+template <typename P, typename = void> constexpr bool PICKS = false;
+template <typename P> constexpr bool PICKS<P, decltype(void(P::PICKS))> = P::PICKS;
+
+// What a program is given of an operand that elements share.
+template <typename C, typename E> struct in_shared { using type = formula_t<C, E>; };
+template <typename C> struct in_shared<C, Place> { using type = SharedPlace; };
+template <typename C, typename E> using shared_t = typename in_shared<C, E>::type;
+
 template <typename R> constexpr bool IS_BLOCK = false;
 template <typename E> constexpr bool IS_BLOCK<PerBlock<E>> = true;
 
@@ -40,6 +49,9 @@ struct ElementwiseOf<P, List<I...>, List<R...>, List<S...>, List<A...>, List<O..
   using Shared = typename P::Shared;
   static constexpr bool HAS_INPUTS = sizeof...(I) > 0, HAS_RUNS = sizeof...(R) > 0;
   static constexpr bool HAS_ROWS = (IS_OF_ROW<R> || ...);
+  // Whether rows have labels: something of their own beside places.
+  static constexpr bool HAS_LABELS = ((IS_OF_ROW<R> && !IS_PLACE<typename R::element>) || ...) &&
+                                     (IS_PLACE<typename R::element> || ...);
   static constexpr bool WRITES_PACKED = ((storage<typename O::element>::bits < 8) || ...);
   static constexpr bool PACKED = ((storage<typename I::element>::bits < 8) || ... ||
                                   ((storage<typename R::element>::bits < 8) || ... || WRITES_PACKED));
@@ -147,12 +159,13 @@ struct ElementwiseOf<P, List<I...>, List<R...>, List<S...>, List<A...>, List<O..
   }
 
   // A program, made of what some elements share.
-  template <typename Args> __device__ static P made(const Args& args, const Given& given, const Scalars& scalars) {
-    return P(Shared{formula_t<C, typename R::element>(get<r>(given))...,
+  template <typename Args, typename G>
+  __device__ static P made(const Args& args, const G& given, const Scalars& scalars) {
+    return P(Shared{shared_t<C, typename R::element>(get<r>(given))...,
                     formula_t<C, typename S::element>(get<s>(scalars))...,
                     formula_t<C, A>(get<ATTRIBUTES_AT + a>(args.items))...});
   }
-  template <typename Args> __device__ static P made(const Args& args, const Given& given) {
+  template <typename Args, typename G> __device__ static P made(const Args& args, const G& given) {
     return made(args, given, scalars(args));
   }
   // The same where all elements share it; nothing that counts where runs do.

@@ -30,6 +30,35 @@ template <typename E> constexpr bool IS_PLACE = false;
 template <> constexpr bool IS_PLACE<Place> = true;
 __device__ inline i64 widen(Place x) { return x.index; }
 
+// A place that elements share, and how far two are apart, as formulas take them that compare it. NEAR: a schedule knows
+// that indices along an axis are less than 2^31 - 1, so 32 bits compare; a constant once functions are inlined.
+struct PlacesApart {
+  i64 distance;
+  bool near;
+
+  static __device__ i32 saturated(i64 x) {
+    return x > 0x7fffffff ? 0x7fffffff : x < -0x7fffffff ? -0x7fffffff : i32(x);
+  }
+  __device__ bool operator==(i64 x) const { return near ? i32(distance) == saturated(x) : distance == x; }
+  __device__ bool operator<(i64 x) const { return near ? i32(distance) < saturated(x) : distance < x; }
+  __device__ bool operator>(i64 x) const { return near ? i32(distance) > saturated(x) : distance > x; }
+  __device__ bool operator!=(i64 x) const { return !(*this == x); }
+  __device__ bool operator<=(i64 x) const { return !(*this > x); }
+  __device__ bool operator>=(i64 x) const { return !(*this < x); }
+};
+struct SharedPlace {
+  i64 index;
+  bool near;
+
+  SharedPlace() = default;
+  __device__ explicit SharedPlace(i64 index) : index(index), near(false) {}
+  __device__ SharedPlace(i64 index, bool near) : index(index), near(near) {}
+  __device__ operator i64() const { return index; }
+  __device__ PlacesApart operator-(const SharedPlace& other) const {
+    return {index - other.index, near && other.near};
+  }
+};
+
 // One element as it is stored.
 template <typename S> __device__ __forceinline__ S fetch(const S* from) { return *from; }
 __device__ __forceinline__ Place fetch(const Place* from) { return {i64(u64(from) / sizeof(Place))}; }

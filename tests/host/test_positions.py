@@ -31,6 +31,12 @@ ROWS = {
         attrs: {block: size}
         outputs: {output: "T[*n, d] = input * scale + to_real(position(n) % 5 + position((n, d)) % 8191)"}
     """,
+    "read_where_apart": """
+        types: {T: f32}
+        inputs: {input: "T[*n, r, c]", scale: "T[c]"}
+        outputs:
+          output: T[*n, r, c] = where(position(r) - position(c) >= -2 and position(c) != 7, 0, input * scale)
+    """,
     "counted_in_rows": """
         types: {T: f32}
         inputs: {input: "T[*n, *d]"}

@@ -1,5 +1,6 @@
 // Elementary functions in steps that CPU and GPU have in common: `reference.elementary` has the same text in NumPy.
 #pragma once
+#include "polynomials.cuh"
 #include "quotient.cuh"
 
 // 2^k for a power whose exponent is that of a normal number.
@@ -14,24 +15,12 @@ template <typename C> __device__ inline C scaled(C y, C k) {
 
 // (e^r - 1 - r) / r^2 for |r| up to ln(2) / 2.
 __device__ inline f32 exponential_polynomial(f32 r) {
-  f32 p = 0x1.6d591cp-10f;
-  p = fused(p, r, 0x1.1242p-7f);
-  p = fused(p, r, 0x1.5554dep-5f);
-  p = fused(p, r, 0x1.555486p-3f);
-  return fused(p, r, 0x1p-1f);
+  return fused_polynomial(r, 0x1.6d591cp-10f, 0x1.1242p-7f, 0x1.5554dep-5f, 0x1.555486p-3f, 0x1p-1f);
 }
 __device__ inline f64 exponential_polynomial(f64 r) {
-  f64 p = 0x1.1f733f411b727p-29;
-  p = p * r + 0x1.af4e5274a366cp-26;
-  p = p * r + 0x1.27e4db47938d1p-22;
-  p = p * r + 0x1.71de01ff19a6bp-19;
-  p = p * r + 0x1.a01a01a6e1a43p-16;
-  p = p * r + 0x1.a01a01abf7ed6p-13;
-  p = p * r + 0x1.6c16c16c162c3p-10;
-  p = p * r + 0x1.11111111100bep-7;
-  p = p * r + 0x1.5555555555556p-5;
-  p = p * r + 0x1.5555555555557p-3;
-  return p * r + 0x1p-1;
+  return unfused_polynomial(r, 0x1.1f733f411b727p-29, 0x1.af4e5274a366cp-26, 0x1.27e4db47938d1p-22,
+      0x1.71de01ff19a6bp-19, 0x1.a01a01a6e1a43p-16, 0x1.a01a01abf7ed6p-13, 0x1.6c16c16c162c3p-10, 0x1.11111111100bep-7,
+      0x1.5555555555556p-5, 0x1.5555555555557p-3, 0x1p-1);
 }
 
 // x - k ln 2; the first product is exact, and so is what it is taken from, where k ln 2 is next to x.
@@ -98,20 +87,11 @@ __device__ inline f64 mantissa(f64 x, f64& k) {
 }
 
 __device__ inline f32 logarithm_polynomial(f32 z) {
-  f32 p = 0x1.ddd04ep-3f;
-  p = p * z + 0x1.245c3cp-2f;
-  p = p * z + 0x1.9999ecp-2f;
-  return p * z + 0x1.555556p-1f;
+  return unfused_polynomial(z, 0x1.ddd04ep-3f, 0x1.245c3cp-2f, 0x1.9999ecp-2f, 0x1.555556p-1f);
 }
 __device__ inline f64 logarithm_polynomial(f64 z) {
-  f64 p = 0x1.0c0569de6604dp-3;
-  p = p * z + 0x1.0fbe69b2a187bp-3;
-  p = p * z + 0x1.3b1c370092383p-3;
-  p = p * z + 0x1.745cf8fccb602p-3;
-  p = p * z + 0x1.c71c72016baf2p-3;
-  p = p * z + 0x1.2492492476c24p-2;
-  p = p * z + 0x1.9999999999a38p-2;
-  return p * z + 0x1.5555555555555p-1;
+  return unfused_polynomial(z, 0x1.0c0569de6604dp-3, 0x1.0fbe69b2a187bp-3, 0x1.3b1c370092383p-3, 0x1.745cf8fccb602p-3,
+      0x1.c71c72016baf2p-3, 0x1.2492492476c24p-2, 0x1.9999999999a38p-2, 0x1.5555555555555p-1);
 }
 __device__ inline f32 ln2_high(f32) { return 0x1.62e4p-1f; }
 __device__ inline f64 ln2_high(f64) { return 0x1.62e42feep-1; }

@@ -64,25 +64,12 @@ __device__ inline f32 logistic_near(f32 x) {
 
 // ((e^2r - 1) / 2 - r) / r^2 for r from -0.087 to 0.2605.
 __device__ inline f32 tanh_polynomial(f32 r) {
-  f32 p = 0x1.8bbb1ap-7f;
-  p = fused(p, r, 0x1.7424e2p-5f);
-  p = fused(p, r, 0x1.10bcc2p-3f);
-  p = fused(p, r, 0x1.555472p-2f);
-  p = fused(p, r, 0x1.55558p-1f);
-  return fused(p, r, 1.0f);
+  return fused_polynomial(r, 0x1.8bbb1ap-7f, 0x1.7424e2p-5f, 0x1.10bcc2p-3f, 0x1.555472p-2f, 0x1.55558p-1f, 1.0f);
 }
 __device__ inline f64 tanh_polynomial(f64 r) {
-  f64 p = 0x1.50aeaa9057a55p-18;
-  p = p * r + 0x1.a978fc1d4449fp-16;
-  p = p * r + 0x1.27fe00525a4d5p-13;
-  p = p * r + 0x1.71de32c987d1cp-11;
-  p = p * r + 0x1.a019fb1e08123p-9;
-  p = p * r + 0x1.a01a01bef7ab2p-7;
-  p = p * r + 0x1.6c16c16c86863p-5;
-  p = p * r + 0x1.111111110dcdfp-3;
-  p = p * r + 0x1.555555555551ap-2;
-  p = p * r + 0x1.555555555555bp-1;
-  return p * r + 1.0;
+  return unfused_polynomial(r, 0x1.50aeaa9057a55p-18, 0x1.a978fc1d4449fp-16, 0x1.27fe00525a4d5p-13,
+      0x1.71de32c987d1cp-11, 0x1.a019fb1e08123p-9, 0x1.a01a01bef7ab2p-7, 0x1.6c16c16c86863p-5, 0x1.111111110dcdfp-3,
+      0x1.555555555551ap-2, 0x1.555555555555bp-1, 1.0);
 }
 
 // With m = (e^2x - 1) / 2, tanh x = m / (m + 1). The quarter keeps the power 0 until m is large: a small m is exact to
@@ -147,61 +134,27 @@ __device__ inline f64 times_exponential(f64 g, f64 g_rest, f64 minus, f64 more) 
 
 // erf(x) / x - 1 by z = x^2, for x up to 0.9219 in f32 and 0.66 in f64.
 __device__ inline f32 erf_polynomial(f32 z) {
-  f32 p = 0x1.4ece88p-14f;
-  p = fused(p, z, -0x1.a5e1d2p-11f);
-  p = fused(p, z, 0x1.544658p-8f);
-  p = fused(p, z, -0x1.b800dp-6f);
-  p = fused(p, z, 0x1.ce2d62p-4f);
-  p = fused(p, z, -0x1.81274p-2f);
-  return fused(p, z, 0x1.06eba8p-3f);
+  return fused_polynomial(z, 0x1.4ece88p-14f, -0x1.a5e1d2p-11f, 0x1.544658p-8f, -0x1.b800dp-6f, 0x1.ce2d62p-4f,
+      -0x1.81274p-2f, 0x1.06eba8p-3f);
 }
 __device__ inline f64 erf_polynomial(f64 z) {
-  f64 p = 0x1.5ac6a479a0485p-26;
-  p = p * z + -0x1.80b874122e7a8p-23;
-  p = p * z + 0x1.be31a32166c8ap-20;
-  p = p * z + -0x1.f51ea719099fdp-17;
-  p = p * z + 0x1.f9a65780aef08p-14;
-  p = p * z + -0x1.c02dc9456ba92p-11;
-  p = p * z + 0x1.565bcd660ec93p-8;
-  p = p * z + -0x1.b82ce314320dcp-6;
-  p = p * z + 0x1.ce2f21a04703p-4;
-  p = p * z + -0x1.812746b037a3p-2;
-  return p * z + 0x1.06eba8214db69p-3;
+  return unfused_polynomial(z, 0x1.5ac6a479a0485p-26, -0x1.80b874122e7a8p-23, 0x1.be31a32166c8ap-20,
+      -0x1.f51ea719099fdp-17, 0x1.f9a65780aef08p-14, -0x1.c02dc9456ba92p-11, 0x1.565bcd660ec93p-8,
+      -0x1.b82ce314320dcp-6, 0x1.ce2f21a04703p-4, -0x1.812746b037a3p-2, 0x1.06eba8214db69p-3);
 }
 
 // ln((x + 2) / 2 e^(x^2) erfc(x)) / q + 1.3125 in f32; (x + c) e^(x^2) erfc(x) by q, but for the last three steps, in
 // f64, from 0.46 to 27.3.
 __device__ inline f32 erfc_polynomial(f32 q) {
-  f32 p = -0x1.2a3732p-3f;
-  p = fused(p, q, 0x1.d7582ap-2f);
-  p = fused(p, q, -0x1.c83facp-2f);
-  p = fused(p, q, 0x1.e3053cp-4f);
-  p = fused(p, q, -0x1.b2483p-4f);
-  p = fused(p, q, 0x1.d7204ap-5f);
-  p = fused(p, q, 0x1.8ed14p-3f);
-  p = fused(p, q, 0x1.49f67ap-3f);
-  p = fused(p, q, -0x1.367d4cp-2f);
-  return fused(p, q, 0x1.c8a17ap-5f);
+  return fused_polynomial(q, -0x1.2a3732p-3f, 0x1.d7582ap-2f, -0x1.c83facp-2f, 0x1.e3053cp-4f, -0x1.b2483p-4f,
+      0x1.d7204ap-5f, 0x1.8ed14p-3f, 0x1.49f67ap-3f, -0x1.367d4cp-2f, 0x1.c8a17ap-5f);
 }
 __device__ inline f64 erfc_polynomial(f64 q) {
-  f64 p = -0x1.9bb939899462fp-27;
-  p = p * q + -0x1.ffcfa92d59758p-25;
-  p = p * q + -0x1.73c3730c201b6p-26;
-  p = p * q + 0x1.156e8531be2afp-22;
-  p = p * q + -0x1.d234037316d25p-23;
-  p = p * q + -0x1.4f0e01c237c65p-20;
-  p = p * q + 0x1.1757b55b23afbp-18;
-  p = p * q + 0x1.c5cb16243879p-27;
-  p = p * q + -0x1.1d9e3bc35769bp-15;
-  p = p * q + 0x1.b03bfd236dfbp-14;
-  p = p * q + -0x1.66bf296454f62p-15;
-  p = p * q + -0x1.c6c5420ac831ap-11;
-  p = p * q + 0x1.2d5ebeb87f275p-8;
-  p = p * q + -0x1.f4545ff23649fp-7;
-  p = p * q + 0x1.466a83957ae33p-5;
-  p = p * q + -0x1.686bb7e27a063p-4;
-  p = p * q + 0x1.5d01c681858cap-3;
-  return p * q + -0x1.2e95cf5dc7d1ap-2;
+  return unfused_polynomial(q, -0x1.9bb939899462fp-27, -0x1.ffcfa92d59758p-25, -0x1.73c3730c201b6p-26,
+      0x1.156e8531be2afp-22, -0x1.d234037316d25p-23, -0x1.4f0e01c237c65p-20, 0x1.1757b55b23afbp-18,
+      0x1.c5cb16243879p-27, -0x1.1d9e3bc35769bp-15, 0x1.b03bfd236dfbp-14, -0x1.66bf296454f62p-15,
+      -0x1.c6c5420ac831ap-11, 0x1.2d5ebeb87f275p-8, -0x1.f4545ff23649fp-7, 0x1.466a83957ae33p-5, -0x1.686bb7e27a063p-4,
+      0x1.5d01c681858cap-3, -0x1.2e95cf5dc7d1ap-2);
 }
 
 // erfc(z + z_rest) from 0.46 on, raised, where minus + more is -(z + z_rest)^2.
@@ -238,13 +191,8 @@ __device__ inline f64 complementary_error(f64 x) {
 
 // -ln(erfc(x)) / x - 1 for x from 0.9 to 4.05.
 __device__ inline f32 erf_power(f32 t) {
-  f32 p = 0x1.5de5b2p-17f;
-  p = fused(p, t, -0x1.4a1aaep-12f);
-  p = fused(p, t, 0x1.d9319cp-9f);
-  p = fused(p, t, -0x1.843504p-6f);
-  p = fused(p, t, 0x1.b2d38ap-4f);
-  p = fused(p, t, 0x1.4538b2p-1f);
-  return fused(p, t, 0x1.0772dcp-3f);
+  return fused_polynomial(t, 0x1.5de5b2p-17f, -0x1.4a1aaep-12f, 0x1.d9319cp-9f, -0x1.843504p-6f, 0x1.b2d38ap-4f,
+      0x1.4538b2p-1f, 0x1.0772dcp-3f);
 }
 
 __device__ inline f32 error_function(f32 x) {
@@ -262,28 +210,14 @@ __device__ inline f64 error_function(f64 x) {
 
 // The slope of (ndtr(x) - 1/2) / x by h = -x^2 / 2, from its value at 0, for x up to 0.67.
 __device__ inline f64 ndtr_near(f64 h) {
-  f64 p = 0x1.32b775b041602p-21;
-  p = p * h + 0x1.63692772e2a9p-18;
-  p = p * h + 0x1.65a1ae0c3cf7ap-15;
-  p = p * h + 0x1.3ce9ac9d14081p-12;
-  p = p * h + 0x1.e42b12d3b857ep-10;
-  p = p * h + 0x1.37403f776c0cp-7;
-  p = p * h + 0x1.46d04297829p-5;
-  return p * h + 0x1.1058377e2d045p-3;
+  return unfused_polynomial(h, 0x1.32b775b041602p-21, 0x1.63692772e2a9p-18, 0x1.65a1ae0c3cf7ap-15,
+      0x1.3ce9ac9d14081p-12, 0x1.e42b12d3b857ep-10, 0x1.37403f776c0cp-7, 0x1.46d04297829p-5, 0x1.1058377e2d045p-3);
 }
 
 // ln((x + 2) e^(x^2 / 2) ndtr(-x)) / q + 0.75.
 __device__ inline f32 ndtr_polynomial(f32 q) {
-  f32 p = 0x1.982962p-3f;
-  p = fused(p, q, -0x1.2fba76p-1f);
-  p = fused(p, q, 0x1.30d3a8p-1f);
-  p = fused(p, q, -0x1.36583p-2f);
-  p = fused(p, q, 0x1.1fd9c4p-3f);
-  p = fused(p, q, 0x1.1f6144p-4f);
-  p = fused(p, q, 0x1.2441bcp-5f);
-  p = fused(p, q, -0x1.94a9ccp-4f);
-  p = fused(p, q, -0x1.79ef5ap-2f);
-  return fused(p, q, 0x1.3bde58p-3f);
+  return fused_polynomial(q, 0x1.982962p-3f, -0x1.2fba76p-1f, 0x1.30d3a8p-1f, -0x1.36583p-2f, 0x1.1fd9c4p-3f,
+      0x1.1f6144p-4f, 0x1.2441bcp-5f, -0x1.94a9ccp-4f, -0x1.79ef5ap-2f, 0x1.3bde58p-3f);
 }
 
 // The normal distribution below x: y / 2 e^(-x^2 / 2 - 0.75 q + p q), of which the square alone is large.
@@ -314,39 +248,16 @@ __device__ inline f64 normal_below(f64 x) {
 
 // ln(2 Q) by q in f32, but for the last step; Q in f64, but for the last two.
 __device__ inline f32 slope_polynomial(f32 q) {
-  f32 p = -0x1.f9a002p-15f;
-  p = fused(p, q, 0x1.1f2a6ap-14f);
-  p = fused(p, q, 0x1.dd9c5ep-12f);
-  p = fused(p, q, -0x1.0e5abcp-10f);
-  p = fused(p, q, -0x1.3dd368p-10f);
-  p = fused(p, q, 0x1.ed50b6p-8f);
-  p = fused(p, q, -0x1.87806cp-8f);
-  p = fused(p, q, -0x1.1f39fp-5f);
-  p = fused(p, q, 0x1.2ca82p-3f);
-  return fused(p, q, -0x1.460014p-2f);
+  return fused_polynomial(q, -0x1.f9a002p-15f, 0x1.1f2a6ap-14f, 0x1.dd9c5ep-12f, -0x1.0e5abcp-10f, -0x1.3dd368p-10f,
+      0x1.ed50b6p-8f, -0x1.87806cp-8f, -0x1.1f39fp-5f, 0x1.2ca82p-3f, -0x1.460014p-2f);
 }
 __device__ inline f64 slope_polynomial(f64 q) {
-  f64 p = -0x1.3b041867cee1ep-34;
-  p = p * q + -0x1.65cec54f3ea1ep-31;
-  p = p * q + -0x1.236c4c2fb3ac7p-29;
-  p = p * q + -0x1.979a8e1bdd3b5p-30;
-  p = p * q + 0x1.054e06f3b58dap-27;
-  p = p * q + 0x1.d4eb5b6e42fe4p-27;
-  p = p * q + -0x1.989f64c8f29ebp-26;
-  p = p * q + -0x1.07f2d34915fb7p-24;
-  p = p * q + 0x1.f6720d13d3813p-24;
-  p = p * q + 0x1.29baa646d2c23p-22;
-  p = p * q + -0x1.99cce9e4df14cp-21;
-  p = p * q + -0x1.276e032846e3ep-20;
-  p = p * q + 0x1.87f67b5a6d6bcp-18;
-  p = p * q + 0x1.2fa66f1135867p-22;
-  p = p * q + -0x1.7890d3626a296p-15;
-  p = p * q + 0x1.8b00b238c8816p-14;
-  p = p * q + 0x1.69d85621adfdep-13;
-  p = p * q + -0x1.c76b58974f954p-10;
-  p = p * q + 0x1.b059ebdd69cdbp-8;
-  p = p * q + -0x1.2345a094d034ep-6;
-  return p * q + 0x1.3d42d11091024p-5;
+  return unfused_polynomial(q, -0x1.3b041867cee1ep-34, -0x1.65cec54f3ea1ep-31, -0x1.236c4c2fb3ac7p-29,
+      -0x1.979a8e1bdd3b5p-30, 0x1.054e06f3b58dap-27, 0x1.d4eb5b6e42fe4p-27, -0x1.989f64c8f29ebp-26,
+      -0x1.07f2d34915fb7p-24, 0x1.f6720d13d3813p-24, 0x1.29baa646d2c23p-22, -0x1.99cce9e4df14cp-21,
+      -0x1.276e032846e3ep-20, 0x1.87f67b5a6d6bcp-18, 0x1.2fa66f1135867p-22, -0x1.7890d3626a296p-15,
+      0x1.8b00b238c8816p-14, 0x1.69d85621adfdep-13, -0x1.c76b58974f954p-10, 0x1.b059ebdd69cdbp-8, -0x1.2345a094d034ep-6,
+      0x1.3d42d11091024p-5);
 }
 
 // The derivative of x normal_below(x).

@@ -109,26 +109,15 @@ __device__ inline DoubleDouble gamma_logarithm_beyond(f64 x, f64 scaled) {
   const DoubleDouble log = logarithm_pair(x, 0.0, 0), less = two_sum(log.high, -1.0);
   const DoubleDouble product = pair_product(two_sum(scaled, -0.5), {less.high, less.low + log.low});
   const DoubleDouble sum = two_sum(product.high, stirling_pair().high);
-  f64 p = 0x1.5bf021843d989p-8;
-  p = p * square + -0x1.f201587f8597cp-10;
-  p = p * square + 0x1.b93e423d82af7p-11;
-  p = p * square + -0x1.38136bc9c521p-11;
-  p = p * square + 0x1.a01a0194e5371p-11;
-  p = p * square + -0x1.6c16c16c16344p-9;
-  p = p * square + 0x1.5555555555555p-4;
+  const f64 p = unfused_polynomial(square, 0x1.5bf021843d989p-8, -0x1.f201587f8597cp-10, 0x1.b93e423d82af7p-11,
+      -0x1.38136bc9c521p-11, 0x1.a01a0194e5371p-11, -0x1.6c16c16c16344p-9, 0x1.5555555555555p-4);
   return {sum.high, sum.low + (product.low + (inverse * p + stirling_pair().low))};
 }
 __device__ inline DoubleDouble gamma_derivative_beyond(f64 x) {
   const f64 inverse = divided(1.0, x), square = inverse * inverse;
   const DoubleDouble log = logarithm_pair(x, 0.0, 0), sum = two_sum(log.high, -divided(0.5, x));
-  f64 p = -0x1.4b14e14b8fa7ap-2;
-  p = p * square + 0x1.4c39499fa93d6p-4;
-  p = p * square + -0x1.5937c8d0685e5p-6;
-  p = p * square + 0x1.f079fed551d1ap-8;
-  p = p * square + -0x1.11110f60d65d9p-8;
-  p = p * square + 0x1.0410410366caap-8;
-  p = p * square + -0x1.1111111111046p-7;
-  p = p * square + 0x1.5555555555555p-4;
+  const f64 p = unfused_polynomial(square, -0x1.4b14e14b8fa7ap-2, 0x1.4c39499fa93d6p-4, -0x1.5937c8d0685e5p-6,
+      0x1.f079fed551d1ap-8, -0x1.11110f60d65d9p-8, 0x1.0410410366caap-8, -0x1.1111111111046p-7, 0x1.5555555555555p-4);
   return {sum.high, sum.low + (log.low - square * p)};
 }
 

@@ -15,26 +15,15 @@ __device__ inline f32 logarithm_parts(f32 a, f32 a_rest, f32 inverse_a, f32& res
 // log gamma(x) less x times the first part of log(x) - 1, for x from 3 on.
 __device__ inline f32 stirling_rest(f32 x, f32 inverse_x, f32 less, f32 log_rest) {
   const f32 w = inverse_x * inverse_x;
-  f32 p = 0x1.6d8cbep-11f;
-  p = fused(p, w, -0x1.6b7002p-9f);
-  p = fused(p, w, 0x1.555544p-4f);
+  const f32 p = fused_polynomial(w, 0x1.6d8cbep-11f, -0x1.6b7002p-9f, 0x1.555544p-4f);
   const f32 small = fused(x - 0.5f, log_rest, fused(p, inverse_x, -0x1.e6d052p-27f));
   return fused(-0.5f, less, 0x1.acfe3ap-2f) + small;
 }
 // log gamma(1 + u) / (u m) by m = u - 1, for u up to 2, but for the last step.
 __device__ inline f32 gamma_polynomial(f32 m) {
-  f32 p = 0x1.eeed82p-17f;
-  p = fused(p, m, -0x1.3b6fc8p-15f);
-  p = fused(p, m, 0x1.228df4p-15f);
-  p = fused(p, m, -0x1.d38784p-15f);
-  p = fused(p, m, 0x1.764da2p-13f);
-  p = fused(p, m, -0x1.ba76e4p-12f);
-  p = fused(p, m, 0x1.e28b3ap-11f);
-  p = fused(p, m, -0x1.13c104p-9f);
-  p = fused(p, m, 0x1.47789p-8f);
-  p = fused(p, m, -0x1.95d184p-7f);
-  p = fused(p, m, 0x1.0e0d1ep-5f);
-  return fused(p, m, -0x1.9ae65p-4f);
+  return fused_polynomial(m, 0x1.eeed82p-17f, -0x1.3b6fc8p-15f, 0x1.228df4p-15f, -0x1.d38784p-15f, 0x1.764da2p-13f,
+      -0x1.ba76e4p-12f, 0x1.e28b3ap-11f, -0x1.13c104p-9f, 0x1.47789p-8f, -0x1.95d184p-7f, 0x1.0e0d1ep-5f,
+      -0x1.9ae65p-4f);
 }
 
 __device__ f32 careful_gamma_logarithm(f32 x);  // by way of f64
@@ -64,11 +53,7 @@ __device__ __noinline__ f32 far_gamma_logarithm(f32 x) {
   const f32 size = absolute(x), turn = absolute(size - ((size + 0x1p23f) - 0x1p23f)), z = turn * turn;
   if (!(size < 0x1p23f) || turn == 0.0f) return x != x ? x : f32(infinity());
   if (size < 1.0f) return careful_gamma_logarithm(x);
-  f32 p = 0x1.22632cp-9f;
-  p = fused(p, z, -0x1.abb33ap-6f);
-  p = fused(p, z, 0x1.86a584p-3f);
-  p = fused(p, z, -0x1.9f9ca6p-1f);
-  p = fused(p, z, 0x1.a51a66p+0f);
+  const f32 p = fused_polynomial(z, 0x1.22632cp-9f, -0x1.abb33ap-6f, 0x1.86a584p-3f, -0x1.9f9ca6p-1f, 0x1.a51a66p+0f);
   const f32 sine = fused(-p, z, 1.0f), sine_rest = fused(-p, z, 1.0f - sine);  // over pi |turn|
   const f32 area = size * turn, area_rest = fused(size, turn, -area), a = area * sine;
   const f32 a_rest = fused(area, sine, -a) + fused(area, sine_rest, area_rest * sine);
@@ -107,39 +92,20 @@ __device__ inline f32 gamma_logarithm(f32 x) {
 
 // The derivative at 1 + u over u - u0, its zero, by m = u - 1, for u up to 2, but for the last two steps.
 __device__ inline f32 gamma_derivative_polynomial(f32 m) {
-  f32 p = 0x1.00ca88p-14f;
-  p = fused(p, m, -0x1.eb43d4p-14f);
-  p = fused(p, m, 0x1.062522p-17f);
-  p = fused(p, m, -0x1.204208p-15f);
-  p = fused(p, m, 0x1.a6eb7cp-12f);
-  p = fused(p, m, -0x1.9b265p-11f);
-  p = fused(p, m, 0x1.5bef0ap-10f);
-  p = fused(p, m, -0x1.61255cp-9f);
-  p = fused(p, m, 0x1.6c5b0ep-8f);
-  p = fused(p, m, -0x1.73d73ap-7f);
-  p = fused(p, m, 0x1.8025c4p-6f);
-  p = fused(p, m, -0x1.95ea6ep-5f);
-  return fused(p, m, 0x1.be76bap-4f);
+  return fused_polynomial(m, 0x1.00ca88p-14f, -0x1.eb43d4p-14f, 0x1.062522p-17f, -0x1.204208p-15f, 0x1.a6eb7cp-12f,
+      -0x1.9b265p-11f, 0x1.5bef0ap-10f, -0x1.61255cp-9f, 0x1.6c5b0ep-8f, -0x1.73d73ap-7f, 0x1.8025c4p-6f,
+      -0x1.95ea6ep-5f, 0x1.be76bap-4f);
 }
 // 1 / e - pi / tan(pi e) over e, for |e| up to 1/4.
 __device__ inline f32 cotangent_rest(f32 e) {
   const f32 z = e * e;
-  f32 p = 0x1.27a446p+1f;
-  p = fused(p, z, 0x1.fe7f66p+0f);
-  p = fused(p, z, 0x1.047682p+1f);
-  p = fused(p, z, 0x1.15132cp+1f);
-  return fused(p, z, 0x1.a51a66p+1f);
+  return fused_polynomial(z, 0x1.27a446p+1f, 0x1.fe7f66p+0f, 0x1.047682p+1f, 0x1.15132cp+1f, 0x1.a51a66p+1f);
 }
 // pi tan(pi h) in two parts, for |h| up to 1/4.
 __device__ inline f32 tangent_parts(f32 h, f32& rest) {
   const f32 z = h * h;
-  f32 p = 0x1.87656ep+18f;
-  p = fused(p, z, -0x1.1bd5d6p+9f);
-  p = fused(p, z, 0x1.3c685cp+13f);
-  p = fused(p, z, 0x1.f131d4p+10f);
-  p = fused(p, z, 0x1.008414p+9f);
-  p = fused(p, z, 0x1.005b2ap+7f);
-  p = fused(p, z, 0x1.03c1fap+5f);
+  const f32 p = fused_polynomial(z, 0x1.87656ep+18f, -0x1.1bd5d6p+9f, 0x1.3c685cp+13f, 0x1.f131d4p+10f, 0x1.008414p+9f,
+      0x1.005b2ap+7f, 0x1.03c1fap+5f);
   const f32 q = fused(p, z, 0x1.3bd3ccp+3f), q_rest = fused(p, z, 0x1.3bd3ccp+3f - q) + 0x1.37c8bcp-22f;
   const f32 value = h * q;
   rest = fused(h, q_rest, fused(h, q, -value));
@@ -160,11 +126,7 @@ __device__ inline f32 gamma_derivative(f32 x) {
   const f32 z = absolute(x), w = inverse(z), v = w * w;
   f32 log_rest;
   const f32 log = logarithm_parts(z, 0.0f, w, log_rest);
-  f32 r = 0x1.0cdd6ep-9f;
-  r = fused(r, v, -0x1.9e803ap-9f);
-  r = fused(r, v, 0x1.fabd9ep-9f);
-  r = fused(r, v, -0x1.10e7d4p-7f);
-  r = fused(r, v, 0x1.55554p-4f);
+  const f32 r = fused_polynomial(v, 0x1.0cdd6ep-9f, -0x1.9e803ap-9f, 0x1.fabd9ep-9f, -0x1.10e7d4p-7f, 0x1.55554p-4f);
   const f32 far_rest = fused(negative ? 0.5f : -0.5f, w, fused(-r, v, log_rest));
   const bool is_near = u < 2.0f;
   f32 value = is_near ? near : log, rest = is_near ? near_rest : far_rest;

@@ -6,18 +6,11 @@
 
 // arctan(q) / q for q up to 1, by z = q^2.
 __device__ inline f32 arctangent_polynomial(f16, f32 z) {
-  f32 p = -0x1.adf3b4p-7f;
-  p = fused(p, z, 0x1.d0310ap-5f);
-  p = fused(p, z, -0x1.edfdcep-4f);
-  p = fused(p, z, 0x1.90410ap-3f);
-  p = fused(p, z, -0x1.54f6eep-2f);
-  return fused(p, z, 0x1.ffff62p-1f);
+  return fused_polynomial(z, -0x1.adf3b4p-7f, 0x1.d0310ap-5f, -0x1.edfdcep-4f, 0x1.90410ap-3f, -0x1.54f6eep-2f,
+      0x1.ffff62p-1f);
 }
 __device__ inline f32 arctangent_polynomial(bf16, f32 z) {
-  f32 p = -0x1.6b1fep-5f;
-  p = fused(p, z, 0x1.3ea032p-3f);
-  p = fused(p, z, -0x1.4da0c4p-2f);
-  return fused(p, z, 0x1.ffe432p-1f);
+  return fused_polynomial(z, -0x1.6b1fep-5f, 0x1.3ea032p-3f, -0x1.4da0c4p-2f, 0x1.ffe432p-1f);
 }
 
 // Beyond 1 it is that of 1 / x, taken from pi / 2.
@@ -43,15 +36,10 @@ template <typename T> __device__ inline f32 half_angle_of(f32 y, f32 x) {
 
 // arcsin(t) / t for t up to 1/2, by z = t^2.
 __device__ inline f32 arcsine_polynomial(f16, f32 z) {
-  f32 p = 0x1.0a844cp-4f;
-  p = fused(p, z, 0x1.24cc6ap-4f);
-  p = fused(p, z, 0x1.55b69ap-3f);
-  return fused(p, z, 0x1.ffffcep-1f);
+  return fused_polynomial(z, 0x1.0a844cp-4f, 0x1.24cc6ap-4f, 0x1.55b69ap-3f, 0x1.ffffcep-1f);
 }
 __device__ inline f32 arcsine_polynomial(bf16, f32 z) {
-  f32 p = 0x1.892af4p-4f;
-  p = fused(p, z, 0x1.50f9bap-3f);
-  return fused(p, z, 0x1.00020ap+0f);
+  return fused_polynomial(z, 0x1.892af4p-4f, 0x1.50f9bap-3f, 0x1.00020ap+0f);
 }
 // Beyond a half it is pi / 2 - 2 arcsin(s) with s = sqrt((1 - x) / 2).
 template <typename T> __device__ inline f32 half_arcsine(f32 x) {
@@ -63,17 +51,10 @@ template <typename T> __device__ inline f32 half_arcsine(f32 x) {
 
 // arccos(t) / sqrt(1 - t) for t from 0, where it is pi / 2, to 1.
 __device__ inline f32 arccosine_polynomial(f16, f32 t) {
-  f32 p = 0x1.237b98p-7f;
-  p = fused(p, t, -0x1.297c08p-5f);
-  p = fused(p, t, 0x1.5c8346p-4f);
-  p = fused(p, t, -0x1.b6c3ecp-3f);
-  return fused(p, t, 0x1.921fb6p+0f);
+  return fused_polynomial(t, 0x1.237b98p-7f, -0x1.297c08p-5f, 0x1.5c8346p-4f, -0x1.b6c3ecp-3f, 0x1.921fb6p+0f);
 }
 __device__ inline f32 arccosine_polynomial(bf16, f32 t) {
-  f32 p = -0x1.3d650cp-6f;
-  p = fused(p, t, 0x1.34c666p-4f);
-  p = fused(p, t, -0x1.b38d82p-3f);
-  return fused(p, t, 0x1.921fb6p+0f);
+  return fused_polynomial(t, -0x1.3d650cp-6f, 0x1.34c666p-4f, -0x1.b38d82p-3f, 0x1.921fb6p+0f);
 }
 template <typename T> __device__ inline f32 half_arccosine(f32 x) {
   const f32 size = absolute(x), root = sure_root((1.0f - size) + 0x1p-100f) - 0x1p-50f;  // 0 at 1
@@ -86,17 +67,10 @@ __device__ inline f32 left_of(f32 x, f32 k, f32 A, f32 B, f32 C) { return fused(
 
 // tan(r) / r for |r| up to pi / 4, by z = r^2.
 __device__ inline f32 tangent_polynomial(f16, f32 z) {
-  f32 p = 0x1.6a5b86p-5f;
-  p = fused(p, z, 0x1.474cd6p-5f);
-  p = fused(p, z, 0x1.17e328p-3f);
-  p = fused(p, z, 0x1.550ef4p-2f);
-  return fused(p, z, 0x1.000038p+0f);
+  return fused_polynomial(z, 0x1.6a5b86p-5f, 0x1.474cd6p-5f, 0x1.17e328p-3f, 0x1.550ef4p-2f, 0x1.000038p+0f);
 }
 __device__ inline f32 tangent_polynomial(bf16, f32 z) {
-  f32 p = 0x1.84765cp-4f;
-  p = fused(p, z, 0x1.d8ce9ep-4f);
-  p = fused(p, z, 0x1.57bd3ap-2f);
-  return fused(p, z, 0x1.fff9e2p-1f);
+  return fused_polynomial(z, 0x1.84765cp-4f, 0x1.d8ce9ep-4f, 0x1.57bd3ap-2f, 0x1.fff9e2p-1f);
 }
 // x = k pi / 2 + r; for an odd k it is that of r, divided into -1.
 template <typename T> __device__ inline f32 half_tangent_of(f32 x) {
@@ -113,10 +87,7 @@ __device__ inline f32 changed_by(f32 power, f32 value) {
 }
 // sin(r) / r for |r| up to pi / 2, where the sine is 1, by z = r^2; of both types.
 __device__ inline f32 half_sine_polynomial(f32 z) {
-  f32 p = -0x1.82b9d8p-13f;
-  p = fused(p, z, 0x1.10502cp-7f);
-  p = fused(p, z, -0x1.554ed8p-3f);
-  return fused(p, z, 0x1.ffffdcp-1f);
+  return fused_polynomial(z, -0x1.82b9d8p-13f, 0x1.10502cp-7f, -0x1.554ed8p-3f, 0x1.ffffdcp-1f);
 }
 // x = k pi + r
 __device__ inline f32 half_sine(f32 x) {

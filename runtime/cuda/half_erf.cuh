@@ -21,15 +21,10 @@ template <typename T> __device__ inline f32 half_logistic_near(f32 x) {
 
 // (2^f - 1) / f
 __device__ inline f32 rise_polynomial(f16, f32 f) {
-  f32 p = 0x1.3afc7ap-7f;
-  p = fused(p, f, 0x1.c976a8p-5f);
-  p = fused(p, f, 0x1.ebfe68p-3f);
-  return fused(p, f, 0x1.62e2d4p-1f);
+  return fused_polynomial(f, 0x1.3afc7ap-7f, 0x1.c976a8p-5f, 0x1.ebfe68p-3f, 0x1.62e2d4p-1f);
 }
 __device__ inline f32 rise_polynomial(bf16, f32 f) {
-  f32 p = 0x1.c89c94p-5f;
-  p = fused(p, f, 0x1.eff45cp-3f);
-  return fused(p, f, 0x1.62dd12p-1f);
+  return fused_polynomial(f, 0x1.c89c94p-5f, 0x1.eff45cp-3f, 0x1.62dd12p-1f);
 }
 
 // With m = e^2x - 1, tanh x = m / (m + 2).
@@ -44,22 +39,12 @@ template <typename T> __device__ inline f32 half_tangent(f32 x) {
 
 // log2(2 ndtr(-t)) / t, for t up to 5.75 of f16, 14.5 of bf16. Beyond, it falls until ndtr(-t) is 0.
 __device__ inline f32 below_polynomial(f16, f32 t) {
-  f32 p = 0x1.a2c0c6p-16f;
-  p = fused(p, t, -0x1.51970cp-11f);
-  p = fused(p, t, 0x1.e510c4p-8f);
-  p = fused(p, t, -0x1.a8427cp-5f);
-  p = fused(p, t, -0x1.d77e46p-2f);
-  return fused(p, t, -0x1.268ffp+0f);
+  return fused_polynomial(t, 0x1.a2c0c6p-16f, -0x1.51970cp-11f, 0x1.e510c4p-8f, -0x1.a8427cp-5f, -0x1.d77e46p-2f,
+      -0x1.268ffp+0f);
 }
 __device__ inline f32 below_polynomial(bf16, f32 t) {
-  f32 p = 0x1.5ab894p-26f;
-  p = fused(p, t, -0x1.731ee6p-20f);
-  p = fused(p, t, 0x1.545002p-15f);
-  p = fused(p, t, -0x1.6060bcp-11f);
-  p = fused(p, t, 0x1.cc55e4p-8f);
-  p = fused(p, t, -0x1.970d2p-5f);
-  p = fused(p, t, -0x1.db43fep-2f);
-  return fused(p, t, -0x1.2613acp+0f);
+  return fused_polynomial(t, 0x1.5ab894p-26f, -0x1.731ee6p-20f, 0x1.545002p-15f, -0x1.6060bcp-11f, 0x1.cc55e4p-8f,
+      -0x1.970d2p-5f, -0x1.db43fep-2f, -0x1.2613acp+0f);
 }
 template <typename T> __device__ inline f32 half_normal_below(f32 x) {
   constexpr bool WIDE = Format<T>::exponent == 8;
@@ -76,24 +61,12 @@ template <typename T> __device__ inline f32 half_complementary_error(f32 x) {
 
 // log2(S(t) / S(0)) / t with S(t) = gelu_slope(-t) / (x0 - t), x0 its zero, for t up to 6.15 of f16, 14.5 of bf16.
 __device__ inline f32 slope_polynomial(f16, f32 t) {
-  f32 p = -0x1.664a12p-18f;
-  p = fused(p, t, 0x1.30424ap-13f);
-  p = fused(p, t, -0x1.bca2ap-10f);
-  p = fused(p, t, 0x1.74e2e2p-7f);
-  p = fused(p, t, -0x1.99293p-5f);
-  p = fused(p, t, -0x1.20bdfep-1f);
-  return fused(p, t, -0x1.87a242p-2f);
+  return fused_polynomial(t, -0x1.664a12p-18f, 0x1.30424ap-13f, -0x1.bca2ap-10f, 0x1.74e2e2p-7f, -0x1.99293p-5f,
+      -0x1.20bdfep-1f, -0x1.87a242p-2f);
 }
 __device__ inline f32 slope_polynomial(bf16, f32 t) {
-  f32 p = -0x1.9b5462p-29f;
-  p = fused(p, t, 0x1.d215acp-23f);
-  p = fused(p, t, -0x1.c54a22p-18f);
-  p = fused(p, t, 0x1.f0885cp-14f);
-  p = fused(p, t, -0x1.52de94p-10f);
-  p = fused(p, t, 0x1.2ec69ap-7f);
-  p = fused(p, t, -0x1.6e0944p-5f);
-  p = fused(p, t, -0x1.23ab46p-1f);
-  return fused(p, t, -0x1.8595bp-2f);
+  return fused_polynomial(t, -0x1.9b5462p-29f, 0x1.d215acp-23f, -0x1.c54a22p-18f, 0x1.f0885cp-14f, -0x1.52de94p-10f,
+      0x1.2ec69ap-7f, -0x1.6e0944p-5f, -0x1.23ab46p-1f, -0x1.8595bp-2f);
 }
 template <typename T> __device__ inline f32 half_slope(f32 x) {
   constexpr bool WIDE = Format<T>::exponent == 8;

@@ -13,11 +13,7 @@
 
 // (2^f - 1) / f, relative to which e^x - 1 next to 0 is off: half_erf.cuh has it to fewer digits.
 __device__ inline f32 less_one_polynomial(f16, f32 f) {
-  f32 p = 0x1.5cef82p-10f;
-  p = fused(p, f, 0x1.3cc24cp-7f);
-  p = fused(p, f, 0x1.c6b35ep-5f);
-  p = fused(p, f, 0x1.ebfa46p-3f);
-  return fused(p, f, 0x1.62e42ep-1f);
+  return fused_polynomial(f, 0x1.5cef82p-10f, 0x1.3cc24cp-7f, 0x1.c6b35ep-5f, 0x1.ebfa46p-3f, 0x1.62e42ep-1f);
 }
 __device__ inline f32 less_one_polynomial(bf16, f32 f) { return rise_polynomial(f16(), f); }
 // e^x - 1, by half of 2^k (2^f - 1) + (2^k - 1), for 2^128 is no number.
@@ -30,10 +26,7 @@ template <typename T> __device__ inline f32 half_less_one(f32 x) {
 
 // cosh(f ln 2) and sinh(f ln 2) / f by z = f^2, for f up to 1/2, where the first is three times the second: so nothing
 // falls from one k to the next.
-__device__ inline f32 even_polynomial(f16, f32 z) {
-  const f32 p = fused(0x1.0dc754p-7f, z, 0x1.ec9542p-3f);
-  return fused(p, z, 1.0f);
-}
+__device__ inline f32 even_polynomial(f16, f32 z) { return fused_polynomial(z, 0x1.0dc754p-7f, 0x1.ec9542p-3f, 1.0f); }
 __device__ inline f32 even_polynomial(bf16, f32 z) { return fused(0x1.f00ebep-3f, z, 1.0f); }
 __device__ inline f32 odd_polynomial(f16, f32 z) { return fused(0x1.c96bfap-5f, z, 0x1.62e2d4p-1f); }
 __device__ inline f32 odd_polynomial(bf16, f32 z) { return fused(0x1.c4d612p-5f, z, 0x1.62ed44p-1f); }
@@ -61,19 +54,11 @@ template <typename T> __device__ inline f32 half_cosh(f32 x) {
 
 // log(1 + u) / u for u from 0 to 1, and right at 1: next to ln 2 is a middle of two values.
 __device__ inline f32 one_plus_polynomial(f16, f32 u) {
-  f32 p = -0x1.7c9868p-6f;
-  p = fused(p, u, 0x1.98a3c8p-4f);
-  p = fused(p, u, -0x1.abd402p-3f);
-  p = fused(p, u, 0x1.4ca384p-2f);
-  p = fused(p, u, -0x1.ff4e2ep-2f);
-  return fused(p, u, 0x1.fffedp-1f);
+  return fused_polynomial(u, -0x1.7c9868p-6f, 0x1.98a3c8p-4f, -0x1.abd402p-3f, 0x1.4ca384p-2f, -0x1.ff4e2ep-2f,
+      0x1.fffedp-1f);
 }
 __device__ inline f32 one_plus_polynomial(bf16, f32 u) {
-  f32 p = 0x1.48098ep-5f;
-  p = fused(p, u, -0x1.3da78ap-3f);
-  p = fused(p, u, 0x1.385a52p-2f);
-  p = fused(p, u, -0x1.fcaf0ap-2f);
-  return fused(p, u, 0x1.fff7d6p-1f);
+  return fused_polynomial(u, 0x1.48098ep-5f, -0x1.3da78ap-3f, 0x1.385a52p-2f, -0x1.fcaf0ap-2f, 0x1.fff7d6p-1f);
 }
 // max(x, 0) + log(1 + e^-|x|)
 template <typename T> __device__ inline f32 half_one_plus_exponential(f32 x) {

@@ -7,26 +7,12 @@
 // erfinv(x) / x by t, which goes from -1 to 1 as log(1 - x^2) falls from 0 to that of the last x below 1; that of bf16
 // is right at -1.
 __device__ inline f32 inverse_error_polynomial(f16, f32 t) {
-  f32 p = -0x1.d6d36cp-6f;
-  p = fused(p, t, 0x1.bdbdbep-6f);
-  p = fused(p, t, 0x1.05e674p-4f);
-  p = fused(p, t, -0x1.7cb5cap-4f);
-  p = fused(p, t, 0x1.bc7b22p-6f);
-  p = fused(p, t, 0x1.3ed0d2p-7f);
-  p = fused(p, t, -0x1.5b49a2p-5f);
-  p = fused(p, t, 0x1.0d98ep-3f);
-  p = fused(p, t, -0x1.56589p-2f);
-  p = fused(p, t, 0x1.70edaep+0f);
-  return fused(p, t, 0x1.5bd2bep+1f);
+  return fused_polynomial(t, -0x1.d6d36cp-6f, 0x1.bdbdbep-6f, 0x1.05e674p-4f, -0x1.7cb5cap-4f, 0x1.bc7b22p-6f,
+      0x1.3ed0d2p-7f, -0x1.5b49a2p-5f, 0x1.0d98ep-3f, -0x1.56589p-2f, 0x1.70edaep+0f, 0x1.5bd2bep+1f);
 }
 __device__ inline f32 inverse_error_polynomial(bf16, f32 t) {
-  f32 p = 0x1.53d786p-4f;
-  p = fused(p, t, -0x1.7307a2p-4f);
-  p = fused(p, t, -0x1.16e1eap-4f);
-  p = fused(p, t, 0x1.5d96cp-3f);
-  p = fused(p, t, -0x1.507544p-2f);
-  p = fused(p, t, 0x1.6fe3ccp+0f);
-  return fused(p, t, 0x1.5bc9f2p+1f);
+  return fused_polynomial(t, 0x1.53d786p-4f, -0x1.7307a2p-4f, -0x1.16e1eap-4f, 0x1.5d96cp-3f, -0x1.507544p-2f,
+      0x1.6fe3ccp+0f, 0x1.5bc9f2p+1f);
 }
 
 template <typename T> __device__ inline f32 half_inverse_error(f32 x) {

@@ -15,19 +15,11 @@ __device__ inline f32 half_mantissa(f32 x, f32& k) {
 
 // log(1 + f) / f. From the largest f to the least one, with a k that is larger by 1, nothing falls.
 __device__ inline f32 logarithm_polynomial(f16, f32 f) {
-  f32 p = -0x1.24acb6p-3f;
-  p = fused(p, f, 0x1.c3af9ap-3f);
-  p = fused(p, f, -0x1.04214p-2f);
-  p = fused(p, f, 0x1.549036p-2f);
-  p = fused(p, f, -0x1.ffe65ep-2f);
-  return fused(p, f, 0x1.00004cp+0f);
+  return fused_polynomial(f, -0x1.24acb6p-3f, 0x1.c3af9ap-3f, -0x1.04214p-2f, 0x1.549036p-2f, -0x1.ffe65ep-2f,
+      0x1.00004cp+0f);
 }
 __device__ inline f32 logarithm_polynomial(bf16, f32 f) {
-  f32 p = 0x1.69833ap-3f;
-  p = fused(p, f, -0x1.157188p-2f);
-  p = fused(p, f, 0x1.587808p-2f);
-  p = fused(p, f, -0x1.ff700ap-2f);
-  return fused(p, f, 0x1.fffb8ep-1f);
+  return fused_polynomial(f, 0x1.69833ap-3f, -0x1.157188p-2f, 0x1.587808p-2f, -0x1.ff700ap-2f, 0x1.fffb8ep-1f);
 }
 
 template <typename T> __device__ inline f32 half_logarithm(f32 x) {

@@ -6,23 +6,12 @@
 
 // log2(1 + f) / f. An exponent of 133 in the power of two multiplies what it is off by.
 __device__ inline f32 binary_polynomial(f16, f32 f) {
-  f32 p = -0x1.2c3ap-3f;
-  p = fused(p, f, 0x1.df4782p-3f);
-  p = fused(p, f, -0x1.fd0fdep-3f);
-  p = fused(p, f, 0x1.25f7dp-2f);
-  p = fused(p, f, -0x1.70ea9ep-2f);
-  p = fused(p, f, 0x1.ec77c6p-2f);
-  p = fused(p, f, -0x1.71550cp-1f);
-  return fused(p, f, 0x1.715474p+0f);
+  return fused_polynomial(f, -0x1.2c3ap-3f, 0x1.df4782p-3f, -0x1.fd0fdep-3f, 0x1.25f7dp-2f, -0x1.70ea9ep-2f,
+      0x1.ec77c6p-2f, -0x1.71550cp-1f, 0x1.715474p+0f);
 }
 __device__ inline f32 binary_polynomial(bf16, f32 f) {
-  f32 p = 0x1.5f648ap-3f;
-  p = fused(p, f, -0x1.13c6p-2f);
-  p = fused(p, f, 0x1.2ece18p-2f);
-  p = fused(p, f, -0x1.6fff6ep-2f);
-  p = fused(p, f, 0x1.ec294cp-2f);
-  p = fused(p, f, -0x1.71569p-1f);
-  return fused(p, f, 0x1.71548ep+0f);
+  return fused_polynomial(f, 0x1.5f648ap-3f, -0x1.13c6p-2f, 0x1.2ece18p-2f, -0x1.6fff6ep-2f, 0x1.ec294cp-2f,
+      -0x1.71569p-1f, 0x1.71548ep+0f);
 }
 
 // 2^t with t = exponent log2 |base|, and C's special values of pow by selects. An exponent that is an infinity is taken

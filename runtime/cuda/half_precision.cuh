@@ -12,17 +12,11 @@ template <typename T> constexpr bool HALF<T, true> = Format<T>::bits == 16;
 
 // 2^f
 __device__ inline f32 power_polynomial(f16, f32 f, f32 unit) {
-  f32 p = 0x1.3c8b1ep-7f * unit;
-  p = fused(p, f, 0x1.ca69b4p-5f * unit);
-  p = fused(p, f, 0x1.ebfd9ep-3f * unit);
-  p = fused(p, f, 0x1.62e048p-1f * unit);
-  return fused(p, f, unit);
+  return fused_polynomial(f, 0x1.3c8b1ep-7f * unit, 0x1.ca69b4p-5f * unit, 0x1.ebfd9ep-3f * unit, 0x1.62e048p-1f * unit,
+      unit);
 }
 __device__ inline f32 power_polynomial(bf16, f32 f, f32 unit) {
-  f32 p = 0x1.c29bd8p-5f * unit;
-  p = fused(p, f, 0x1.f00c88p-3f * unit);
-  p = fused(p, f, 0x1.62f608p-1f * unit);
-  return fused(p, f, unit);
+  return fused_polynomial(f, 0x1.c29bd8p-5f * unit, 0x1.f00c88p-3f * unit, 0x1.62f608p-1f * unit, unit);
 }
 
 // y of unit * 2^(a b) = y * 2^k; k stands in the last bits of `power`.

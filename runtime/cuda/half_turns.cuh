@@ -6,10 +6,7 @@
 
 // sin(pi r) / r for |r| up to 1/2, where the sine is 1, by z = r^2; of both types.
 __device__ inline f32 half_turn_sine_polynomial(f32 z) {
-  f32 p = -0x1.1d299cp-1f;
-  p = fused(p, z, 0x1.45852cp+1f);
-  p = fused(p, z, -0x1.4ab582p+2f);
-  return fused(p, z, 0x1.921f98p+1f);
+  return fused_polynomial(z, -0x1.1d299cp-1f, 0x1.45852cp+1f, -0x1.4ab582p+2f, 0x1.921f98p+1f);
 }
 // The sine of pi r; its sign changes for an odd k, which stands in the last bits of `power`.
 __device__ inline f32 half_sine_of_share(f32 r, f32 power) {

@@ -60,13 +60,9 @@ __device__ inline f64 inverse_hyperbolic_tangent(f64 x) {
 
 // (sinh(r) - r) / r^3 and (cosh(r) - 1) / r^2 by z = r^2, for |r| up to ln(2) / 2.
 __device__ inline f32 sinh_polynomial(f32 z) {
-  const f32 p = fused(0x1.a2e2e4p-13f, z, 0x1.110fbep-7f);
-  return fused(p, z, 0x1.555556p-3f);
+  return fused_polynomial(z, 0x1.a2e2e4p-13f, 0x1.110fbep-7f, 0x1.555556p-3f);
 }
-__device__ inline f32 cosh_polynomial(f32 z) {
-  const f32 p = fused(0x1.6d4f2cp-10f, z, 0x1.5554e6p-5f);
-  return fused(p, z, 0x1p-1f);
-}
+__device__ inline f32 cosh_polynomial(f32 z) { return fused_polynomial(z, 0x1.6d4f2cp-10f, 0x1.5554e6p-5f, 0x1p-1f); }
 // |x| = k ln 2 + r + rest up to 89.5, where both functions are infinite; z = r^2; a quarter of 2^k and of 2^-k.
 struct Quarters {
   f32 r, rest, z, up, down;
@@ -103,8 +99,7 @@ __device__ inline f32 with_powers(f32 k, f32 high, f32 low, f32 q, f32 p, f32 le
 }
 // (2 atanh(q / 2) - q) / q^3 by z = q^2, for |q| up to 0.3432.
 __device__ inline f32 ratio_polynomial(f32 z) {
-  const f32 p = fused(0x1.31e29cp-9f, z, 0x1.995ecap-7f);
-  return fused(p, z, 0x1.55557ap-4f);
+  return fused_polynomial(z, 0x1.31e29cp-9f, 0x1.995ecap-7f, 0x1.55557ap-4f);
 }
 // log(a + b + left / (2 root)) for a >= b, and what is left of a root, which is small: the last bits of an inverse need
 // not be right, so integers give it. The sum is 2^k m, kept 2^-24 times as large, and log m = 2 atanh(n / 2d) with
@@ -137,10 +132,7 @@ __device__ inline f32 inverse_hyperbolic_cosine(f32 x) {
 }
 // (atanh(q) - q) / q^3 by z = q^2, for |q| up to 0.273.
 __device__ inline f32 atanh_polynomial(f32 z) {
-  f32 p = 0x1.091f2ap-3f;
-  p = fused(p, z, 0x1.22240ap-3f);
-  p = fused(p, z, 0x1.99a92cp-3f);
-  return fused(p, z, 0x1.555546p-2f);
+  return fused_polynomial(z, 0x1.091f2ap-3f, 0x1.22240ap-3f, 0x1.99a92cp-3f, 0x1.555546p-2f);
 }
 // k ln(2) / 2 + atanh(n / d) for t = |x|: with s = 1 - t and m = (2^k - 1) / 2, n = t - m s and d = 1 + m s. k is about
 // log2((1 + t) / s), read from the bits of both, and 0 up to t = 1/4. n is exact where s is.

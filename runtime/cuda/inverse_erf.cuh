@@ -48,20 +48,10 @@ template <i32 COUNT> __device__ inline f64 polynomial_of(const f64 (&row)[COUNT]
 // Of a size below 1.
 __device__ inline f64 inverse_error_near(f64 size) {
   const f64 square = size * size, raised = size < 0x1p-500 ? size * 0x1p500 : size;
-  f64 p = 0x1.b0803c1fb23f1p-4;
-  p = p * square + -0x1.2561d4da87355p-4;
-  p = p * square + 0x1.179c4792fa39bp-4;
-  p = p * square + 0x1.ceb2eafb50646p-8;
-  p = p * square + 0x1.d18603f8a18bdp-6;
-  p = p * square + 0x1.c21153b6a09fp-6;
-  p = p * square + 0x1.0409196399efep-5;
-  p = p * square + 0x1.2ab26e1d2aa4ep-5;
-  p = p * square + 0x1.5eeb83ca0b334p-5;
-  p = p * square + 0x1.a7c8594bb2559p-5;
-  p = p * square + 0x1.0a1318a44513bp-4;
-  p = p * square + 0x1.62847c47c9ef3p-4;
-  p = p * square + 0x1.053c2c0ab9261p-3;
-  p = p * square + 0x1.db29fb2fee5e4p-3;
+  const f64 p = unfused_polynomial(square, 0x1.b0803c1fb23f1p-4, -0x1.2561d4da87355p-4, 0x1.179c4792fa39bp-4,
+      0x1.ceb2eafb50646p-8, 0x1.d18603f8a18bdp-6, 0x1.c21153b6a09fp-6, 0x1.0409196399efep-5, 0x1.2ab26e1d2aa4ep-5,
+      0x1.5eeb83ca0b334p-5, 0x1.a7c8594bb2559p-5, 0x1.0a1318a44513bp-4, 0x1.62847c47c9ef3p-4, 0x1.053c2c0ab9261p-3,
+      0x1.db29fb2fee5e4p-3);
   const DoubleDouble product = two_product(raised, 0x1.c5bf891b4ef6bp-1);
   const f64 value = product.high + (product.low + raised * (-0x1.618f13eb7ca89p-55 + square * p));
   return size < 0x1p-500 ? value * 0x1p-500 : value;
@@ -83,38 +73,17 @@ __device__ inline f64 inverse_error(f64 x) {
 
 // (log(1 + g) - g) / g^2 for 1 + g from 0.707 to 1.414.
 __device__ inline f32 near_one_polynomial(f32 g) {
-  f32 p = 0x1.65aa58p-4f;
-  p = fused(p, g, -0x1.27c07p-3f);
-  p = fused(p, g, 0x1.32c7b4p-3f);
-  p = fused(p, g, -0x1.52feb8p-3f);
-  p = fused(p, g, 0x1.98a65ep-3f);
-  p = fused(p, g, -0x1.000682p-2f);
-  p = fused(p, g, 0x1.5557acp-2f);
-  return fused(p, g, -0x1.fffff4p-2f);
+  return fused_polynomial(g, 0x1.65aa58p-4f, -0x1.27c07p-3f, 0x1.32c7b4p-3f, -0x1.52feb8p-3f, 0x1.98a65ep-3f,
+      -0x1.000682p-2f, 0x1.5557acp-2f, -0x1.fffff4p-2f);
 }
 // The slope of erfinv(x) / x by u = log(1 - x^2): from its value at 0 for u down to -5, from that at u = -9 beyond.
 __device__ inline f32 inverse_error_polynomial(f32 u) {
-  f32 p = 0x1.2f014cp-27f;
-  p = fused(p, u, 0x1.dc13b8p-23f);
-  p = fused(p, u, 0x1.0a2b9ap-19f);
-  p = fused(p, u, 0x1.0dc8c8p-18f);
-  p = fused(p, u, -0x1.74d1ep-15f);
-  p = fused(p, u, -0x1.0ad652p-13f);
-  p = fused(p, u, 0x1.31ffaep-9f);
-  p = fused(p, u, 0x1.7a6eb4p-7f);
-  return fused(p, u, -0x1.db2a08p-3f);
+  return fused_polynomial(u, 0x1.2f014cp-27f, 0x1.dc13b8p-23f, 0x1.0a2b9ap-19f, 0x1.0dc8c8p-18f, -0x1.74d1ep-15f,
+      -0x1.0ad652p-13f, 0x1.31ffaep-9f, 0x1.7a6eb4p-7f, -0x1.db2a08p-3f);
 }
 __device__ inline f32 inverse_error_end(f32 u) {
-  f32 p = 0x1.2cb03cp-39f;
-  p = fused(p, u, 0x1.39cc18p-34f);
-  p = fused(p, u, 0x1.299222p-30f);
-  p = fused(p, u, 0x1.587868p-27f);
-  p = fused(p, u, 0x1.d75c28p-25f);
-  p = fused(p, u, -0x1.0b049cp-23f);
-  p = fused(p, u, -0x1.4051b4p-17f);
-  p = fused(p, u, -0x1.b37e38p-13f);
-  p = fused(p, u, -0x1.1eb858p-8f);
-  return fused(p, u, -0x1.55e7bap-3f);
+  return fused_polynomial(u, 0x1.2cb03cp-39f, 0x1.39cc18p-34f, 0x1.299222p-30f, 0x1.587868p-27f, 0x1.d75c28p-25f,
+      -0x1.0b049cp-23f, -0x1.4051b4p-17f, -0x1.b37e38p-13f, -0x1.1eb858p-8f, -0x1.55e7bap-3f);
 }
 // x P(u) with u = log(1 - x^2), P a sum of two f32. P hardly varies where u is near 0: there u need not be exact to its
 // own last digits. 1 - x^2 is 2^k (1 + g), of which g is rounded once.

@@ -8,25 +8,12 @@ __device__ inline f64 logarithm_one_plus_exponential(f64 x) {
 
 // 7/8 (e^r - 1 - r) / r^2 for |r| up to ln(2) / 2.
 __device__ inline f32 growth_polynomial(f32 r) {
-  f32 p = 0x1.3cdf54p-10f;
-  p = fused(p, r, 0x1.dff218p-8f);
-  p = fused(p, r, 0x1.2aadd4p-5f);
-  p = fused(p, r, 0x1.2aa9fep-3f);
-  return fused(p, r, 0x1.cp-2f);
+  return fused_polynomial(r, 0x1.3cdf54p-10f, 0x1.dff218p-8f, 0x1.2aadd4p-5f, 0x1.2aa9fep-3f, 0x1.cp-2f);
 }
 // log(1 + u) / (7/8 u) - 1 for u from 0 to 1, of 7/8 u - 1/4.
 __device__ inline f32 one_plus_share(f32 v) {
-  f32 p = 0x1.2101d6p-7f;
-  p = fused(p, v, -0x1.d9be68p-6f);
-  p = fused(p, v, 0x1.89fbd2p-5f);
-  p = fused(p, v, -0x1.fd18dp-5f);
-  p = fused(p, v, 0x1.4005e4p-4f);
-  p = fused(p, v, -0x1.a03b08p-4f);
-  p = fused(p, v, 0x1.17511cp-3f);
-  p = fused(p, v, -0x1.857a6ep-3f);
-  p = fused(p, v, 0x1.206a0ep-2f);
-  p = fused(p, v, -0x1.dca58ep-2f);
-  return fused(p, v, 0x1.5891c8p-8f);
+  return fused_polynomial(v, 0x1.2101d6p-7f, -0x1.d9be68p-6f, 0x1.89fbd2p-5f, -0x1.fd18dp-5f, 0x1.4005e4p-4f,
+      -0x1.a03b08p-4f, 0x1.17511cp-3f, -0x1.857a6ep-3f, 0x1.206a0ep-2f, -0x1.dca58ep-2f, 0x1.5891c8p-8f);
 }
 // max(x, 0) + log(1 + e^-|x|). Of the second, u = 7/8 e^-|x| is nearly all: in two parts, of which the lower one counts
 // by the slope, near 1 - 0.6 v. u is added last, so what the first sum rounds is little. u is raised by 2^64.

@@ -16,16 +16,10 @@ struct Exponential {
 __device__ inline Exponential exponential_near_zero(f64 r, f64 rest, f64 power) {
   const DoubleDouble sum = fast_two_sum(r, rest);
   const f64 z = sum.high * sum.high;
-  f64 even = 0x1.1f7f2df9103bcp-29;
-  even = even * z + 0x1.27e4d4977bfa7p-22;
-  even = even * z + 0x1.a01a01a96153bp-16;
-  even = even * z + 0x1.6c16c16c15d5ap-10;
-  even = even * z + 0x1.5555555555556p-5;
-  f64 odd = 0x1.af5bcd8766ae4p-26;
-  odd = odd * z + 0x1.71ddfa359fdc7p-19;
-  odd = odd * z + 0x1.a01a01af0c851p-13;
-  odd = odd * z + 0x1.111111110f928p-7;
-  odd = odd * z + 0x1.5555555555558p-3;
+  const f64 even = unfused_polynomial(z, 0x1.1f7f2df9103bcp-29, 0x1.27e4d4977bfa7p-22, 0x1.a01a01a96153bp-16,
+      0x1.6c16c16c15d5ap-10, 0x1.5555555555556p-5);
+  const f64 odd = unfused_polynomial(z, 0x1.af5bcd8766ae4p-26, 0x1.71ddfa359fdc7p-19, 0x1.a01a01af0c851p-13,
+      0x1.111111110f928p-7, 0x1.5555555555558p-3);
   return {sum.high, 0.5 * z + (z * z * even + sum.low * sum.high), sum.high * z * odd + sum.low, i32(power)};
 }
 // Of x = high + low, |x| up to 1100.
@@ -124,13 +118,8 @@ static __device__ const f64 logarithm_table[64][3] = {
 
 // log(1 + r) = r - r^2 / 2 + r^3 P(r) for |r| up to 2^-6.8.
 __device__ inline f64 logarithm_rest(f64 r) {
-  f64 p = 0x1.c730d7a0dfe86p-4;
-  p = p * r + -0x1.0008d8faea61ep-3;
-  p = p * r + 0x1.249248f3691e8p-3;
-  p = p * r + -0x1.5555553701adbp-3;
-  p = p * r + 0x1.9999999999f56p-3;
-  p = p * r + -0x1.00000000000f9p-2;
-  return p * r + 0x1.5555555555555p-2;
+  return unfused_polynomial(r, 0x1.c730d7a0dfe86p-4, -0x1.0008d8faea61ep-3, 0x1.249248f3691e8p-3, -0x1.5555553701adbp-3,
+      0x1.9999999999f56p-3, -0x1.00000000000f9p-2, 0x1.5555555555555p-2);
 }
 
 // x = m 2^power with m from 0.707 to 1.414, and m's step in the table, for a normal x above 0.
@@ -225,12 +214,8 @@ __device__ inline f64 cube_root(f64 x) {
   const i32 power = i32(bits >> 52) - (subnormal ? 1023 + 54 : 1023);
   const i32 third = (power + 3072) / 3 - 1024, step = power - 3 * third;
   const f64 m = __longlong_as_double((bits & 0xfffffffffffffll) | 0x3ff0000000000000ll);
-  f64 p = 0x1.592b3e54fff08p-8;
-  p = p * m + -0x1.97c4378816e64p-5;
-  p = p * m + 0x1.9b9aa8b78b9edp-3;
-  p = p * m + -0x1.ddd0e027e358cp-2;
-  p = p * m + 0x1.ac2e83234e7c3p-1;
-  p = p * m + 0x1.e53abb8cc458dp-2;
+  const f64 p = unfused_polynomial(m, 0x1.592b3e54fff08p-8, -0x1.97c4378816e64p-5, 0x1.9b9aa8b78b9edp-3,
+      -0x1.ddd0e027e358cp-2, 0x1.ac2e83234e7c3p-1, 0x1.e53abb8cc458dp-2);
   const f64 of = m * two_to_the(step);
   const f64 first = p * (step == 0 ? 1.0 : step == 1 ? 0x1.428a2f98d728bp+0 : 0x1.965fea53d6e3dp+0);
   const f64 near = first * first * first, root = first * divided(near + 2.0 * of, 2.0 * near + of);
@@ -253,11 +238,7 @@ __device__ inline f64 hypotenuse(f64 x, f64 y) {
 
 // (2^f - 1 - c f) / f^2 with c = ln 2 as f32 has it, for |f| up to 1/2.
 __device__ inline f32 power_of_two_polynomial(f32 f) {
-  f32 p = 0x1.447984p-13f;
-  p = fused(p, f, 0x1.5f0b0p-10f);
-  p = fused(p, f, 0x1.3b29d0p-7f);
-  p = fused(p, f, 0x1.c6af78p-5f);
-  return fused(p, f, 0x1.ebfbe0p-3f);
+  return fused_polynomial(f, 0x1.447984p-13f, 0x1.5f0b0p-10f, 0x1.3b29d0p-7f, 0x1.c6af78p-5f, 0x1.ebfbe0p-3f);
 }
 // Sums of f32 that keep what their first step lost.
 __device__ inline f32 exponential2(f32 x) {
@@ -268,12 +249,7 @@ __device__ inline f32 exponential2(f32 x) {
 }
 // (e^r - 1 - r) / r^2 for |r| up to ln(2) / 2.
 __device__ inline f32 less_one_polynomial(f32 r) {
-  f32 p = 0x1.a1a36p-13f;
-  p = fused(p, r, 0x1.6d767cp-10f);
-  p = fused(p, r, 0x1.11108ep-7f);
-  p = fused(p, r, 0x1.5554acp-5f);
-  p = fused(p, r, 0x1.555556p-3f);
-  return fused(p, r, 0x1p-1f);
+  return fused_polynomial(r, 0x1.a1a36p-13f, 0x1.6d767cp-10f, 0x1.11108ep-7f, 0x1.5554acp-5f, 0x1.555556p-3f, 0x1p-1f);
 }
 // Half of 2^k (e^r - 1) + (2^k - 1), for 2^128 is no number; where x is next to 0, x.
 __device__ inline f32 exponential_less_one(f32 x) {
@@ -288,15 +264,8 @@ __device__ inline f32 exponential_less_one(f32 x) {
 
 // (log(1 + g) - g + g^2 / 2) / g^3 for 1 + g from 0.707 to 1.414.
 __device__ inline f32 one_plus_polynomial(f32 g) {
-  f32 p = 0x1.1b442ep-4f;
-  p = fused(p, g, -0x1.e2f82p-4f);
-  p = fused(p, g, 0x1.e657c8p-4f);
-  p = fused(p, g, -0x1.fb416ap-4f);
-  p = fused(p, g, 0x1.23322ep-3f);
-  p = fused(p, g, -0x1.5562eap-3f);
-  p = fused(p, g, 0x1.99a54cp-3f);
-  p = fused(p, g, -0x1.ffffeep-3f);
-  return fused(p, g, 0x1.555546p-2f);
+  return fused_polynomial(g, 0x1.1b442ep-4f, -0x1.e2f82p-4f, 0x1.e657c8p-4f, -0x1.fb416ap-4f, 0x1.23322ep-3f,
+      -0x1.5562eap-3f, 0x1.99a54cp-3f, -0x1.ffffeep-3f, 0x1.555546p-2f);
 }
 // k unit + log(1 + g) scale of x = 2^k (1 + g); unit and scale in two parts each, the first of unit with few digits.
 __device__ inline f32 scaled_logarithm(f32 x, f32 unit, f32 unit_rest, f32 scale, f32 scale_rest) {
@@ -327,9 +296,7 @@ __device__ inline f32 logarithm_one_plus(f32 x) {
 
 // (log2(m) / s - c0 - c1 s^2) / s^4, of s^2, for m = (1 + s) / (1 - s) from 0.707 to 1.414.
 __device__ inline f32 binary_logarithm_polynomial(f32 z) {
-  f32 p = 0x1.59fc5p-2f;
-  p = fused(p, z, 0x1.a5bb5p-2f);
-  return fused(p, z, 0x1.27770ep-1f);
+  return fused_polynomial(z, 0x1.59fc5p-2f, 0x1.a5bb5p-2f, 0x1.27770ep-1f);
 }
 // The magnitude of a power, of a positive finite base, by its logarithm in two parts: k + s (c0 + c1 s^2 + ...).
 __device__ inline f32 power_of(f32 base, f32 exponent) {

@@ -80,14 +80,8 @@ template <typename C> __device__ inline C random_uniform(i64 seed, i64 offset, i
 __device__ inline f32 cosine_of_turns(u32 angle, u32 less) {
   const u32 nearest = (angle + 0x20000000u) >> 30, quarter = (nearest - less) & 3;
   const f32 r = f32(i32(angle - (nearest << 30))) * 0x1p-32f, z = r * r;
-  f32 sine = -0x1.2d9302p+6f, cosine = 0x1.d99f54p+5f;
-  sine = fused(sine, z, 0x1.465e92p+6f);
-  sine = fused(sine, z, -0x1.4abbbap+5f);
-  sine = fused(sine, z, 0x1.921fb6p+2f) * r;
-  cosine = fused(cosine, z, -0x1.55c4eap+6f);
-  cosine = fused(cosine, z, 0x1.03c1dap+6f);
-  cosine = fused(cosine, z, -0x1.3bd3ccp+4f);
-  cosine = fused(cosine, z, 1.0f);
+  const f32 sine = fused_polynomial(z, -0x1.2d9302p+6f, 0x1.465e92p+6f, -0x1.4abbbap+5f, 0x1.921fb6p+2f) * r;
+  const f32 cosine = fused_polynomial(z, 0x1.d99f54p+5f, -0x1.55c4eap+6f, 0x1.03c1dap+6f, -0x1.3bd3ccp+4f, 1.0f);
   const f32 size = quarter & 1 ? sine : cosine;
   return quarter == 1 || quarter == 2 ? -size : size;
 }
@@ -95,21 +89,11 @@ __device__ inline f64 cosine_of_turns(u64 angle, u32 less) {
   const u64 nearest = (angle + 0x2000000000000000ull) >> 62;
   const u32 quarter = (u32(nearest) - less) & 3;
   const f64 r = f64(i64(angle - (nearest << 62))) * 0x1p-64, z = r * r;
-  f64 sine = -0x1.6c58cc33d59e2p-1, cosine = -0x1.b2586b69e2c0bp+0;
-  sine = sine * z + 0x1.e8eec79c5f321p+1;
-  sine = sine * z + -0x1.e3074b42c3fdbp+3;
-  sine = sine * z + 0x1.50783485c2d68p+5;
-  sine = sine * z + -0x1.32d2cce62abbdp+6;
-  sine = sine * z + 0x1.466bc6775aad9p+6;
-  sine = sine * z + -0x1.4abbce625be53p+5;
-  sine = (sine * z + 0x1.921fb54442d18p+2) * r;
-  cosine = cosine * z + 0x1.f9cc15d54fc27p+2;
-  cosine = cosine * z + -0x1.a6d1ec3d49c6ep+4;
-  cosine = cosine * z + 0x1.e1f5068303f71p+5;
-  cosine = cosine * z + -0x1.55d3c7e3c8d5cp+6;
-  cosine = cosine * z + 0x1.03c1f081b5aaap+6;
-  cosine = cosine * z + -0x1.3bd3cc9be45dep+4;
-  cosine = cosine * z + 1.0;
+  const f64 sine = unfused_polynomial(z, -0x1.6c58cc33d59e2p-1, 0x1.e8eec79c5f321p+1, -0x1.e3074b42c3fdbp+3,
+      0x1.50783485c2d68p+5, -0x1.32d2cce62abbdp+6, 0x1.466bc6775aad9p+6, -0x1.4abbce625be53p+5,
+      0x1.921fb54442d18p+2) * r;
+  const f64 cosine = unfused_polynomial(z, -0x1.b2586b69e2c0bp+0, 0x1.f9cc15d54fc27p+2, -0x1.a6d1ec3d49c6ep+4,
+      0x1.e1f5068303f71p+5, -0x1.55d3c7e3c8d5cp+6, 0x1.03c1f081b5aaap+6, -0x1.3bd3cc9be45dep+4, 1.0);
   const f64 size = quarter & 1 ? sine : cosine;
   return quarter == 1 || quarter == 2 ? -size : size;
 }

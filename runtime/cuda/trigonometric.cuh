@@ -2,6 +2,7 @@
 // the same text in NumPy.
 #pragma once
 #include "double_double.cuh"
+#include "polynomials.cuh"
 
 // |x| = quadrant pi / 2 + high + low, the last two up to pi / 4.
 struct Angle {
@@ -57,32 +58,17 @@ constexpr f64 NEAR_END = 0x1p20;  // beyond, pi / 2 needs more parts
 // (sin(r) - r) / r^3 and (cos(r) - 1 + r^2 / 2) / r^4 by z = r^2, for |r| up to pi / 4. Numbers of 21 bits are part of
 // an instruction.
 __device__ inline f64 sine_polynomial(f64 z) {
-  f64 p = 0x1.5d8fcp-33;
-  p = p * z + -0x1.ae5e5c52c13e3p-26;
-  p = p * z + 0x1.71de356ae826bp-19;
-  p = p * z + -0x1.a01a019bfeabep-13;
-  p = p * z + 0x1.111111110f78ep-7;
-  return p * z + -0x1.5555555555548p-3;
+  return unfused_polynomial(z, 0x1.5d8fcp-33, -0x1.ae5e5c52c13e3p-26, 0x1.71de356ae826bp-19, -0x1.a01a019bfeabep-13,
+      0x1.111111110f78ep-7, -0x1.5555555555548p-3);
 }
 __device__ inline f64 cosine_polynomial(f64 z) {
-  f64 p = -0x1.8fa48p-37;
-  p = p * z + 0x1.1ee9dp-29;
-  p = p * z + -0x1.27e4f7d05b8ap-22;
-  p = p * z + 0x1.a01a019c43697p-16;
-  p = p * z + -0x1.6c16c16c14b79p-10;
-  return p * z + 0x1.5555555555548p-5;
+  return unfused_polynomial(z, -0x1.8fa48p-37, 0x1.1ee9dp-29, -0x1.27e4f7d05b8ap-22, 0x1.a01a019c43697p-16,
+      -0x1.6c16c16c14b79p-10, 0x1.5555555555548p-5);
 }
 // (1 - r cot(r)) / r^2 - 1/4 by z = r^2, for |r| up to pi / 4.
 __device__ inline f64 cotangent_polynomial(f64 z) {
-  f64 p = 0x1.aa421p-29;
-  p = p * z + 0x1.694ecp-26;
-  p = p * z + 0x1.d8c116db7d906p-23;
-  p = p * z + 0x1.2272da323ae63p-19;
-  p = p * z + 0x1.66a968ade52bdp-16;
-  p = p * z + 0x1.bbd776c6db23cp-13;
-  p = p * z + 0x1.1566abc3ad3f4p-9;
-  p = p * z + 0x1.6c16c16c11778p-6;
-  return p * z + 0x1.55555555555abp-4;
+  return unfused_polynomial(z, 0x1.aa421p-29, 0x1.694ecp-26, 0x1.d8c116db7d906p-23, 0x1.2272da323ae63p-19,
+      0x1.66a968ade52bdp-16, 0x1.bbd776c6db23cp-13, 0x1.1566abc3ad3f4p-9, 0x1.6c16c16c11778p-6, 0x1.55555555555abp-4);
 }
 // The sine and the cosine of an angle up to pi / 4, each in two parts.
 __device__ inline DoubleDouble sine_near(f64 r, f64 rest) {
@@ -138,28 +124,13 @@ __device__ inline f64 tangent(f64 x) {
 
 // (arcsin(t) - t) / t^3 for t up to a half, and (arctan(t) - t) / t^3 for t up to a quarter, by z = t^2.
 __device__ inline f64 arcsine_polynomial(f64 z) {
-  f64 p = 0x1.057332a9d8239p-5;
-  p = p * z + -0x1.09e246fbc28b5p-6;
-  p = p * z + 0x1.3ffd347e23526p-6;
-  p = p * z + 0x1.abc46f20a44b1p-8;
-  p = p * z + 0x1.8ec414652c717p-7;
-  p = p * z + 0x1.c6fd9d2025b7dp-7;
-  p = p * z + 0x1.1c6be33b5c36dp-6;
-  p = p * z + 0x1.6e89f4293387bp-6;
-  p = p * z + 0x1.f1c72c39c68dep-6;
-  p = p * z + 0x1.6db6db42787a1p-5;
-  p = p * z + 0x1.333333336e828p-4;
-  return p * z + 0x1.555555555539p-3;
+  return unfused_polynomial(z, 0x1.057332a9d8239p-5, -0x1.09e246fbc28b5p-6, 0x1.3ffd347e23526p-6, 0x1.abc46f20a44b1p-8,
+      0x1.8ec414652c717p-7, 0x1.c6fd9d2025b7dp-7, 0x1.1c6be33b5c36dp-6, 0x1.6e89f4293387bp-6, 0x1.f1c72c39c68dep-6,
+      0x1.6db6db42787a1p-5, 0x1.333333336e828p-4, 0x1.555555555539p-3);
 }
 __device__ inline f64 arctangent_polynomial(f64 z) {
-  f64 p = 0x1.7982e49281e2fp-5;
-  p = p * z + -0x1.0b4d53ae619f8p-4;
-  p = p * z + 0x1.3ab9df3a63644p-4;
-  p = p * z + -0x1.7459e36d372d2p-4;
-  p = p * z + 0x1.c71c60a91d544p-4;
-  p = p * z + -0x1.2492490b31c5ap-3;
-  p = p * z + 0x1.999999997525ap-3;
-  return p * z + -0x1.55555555554c6p-2;
+  return unfused_polynomial(z, 0x1.7982e49281e2fp-5, -0x1.0b4d53ae619f8p-4, 0x1.3ab9df3a63644p-4, -0x1.7459e36d372d2p-4,
+      0x1.c71c60a91d544p-4, -0x1.2492490b31c5ap-3, 0x1.999999997525ap-3, -0x1.55555555554c6p-2);
 }
 
 // high + low + t + small, where t is at most the size of a high that is not 0, with what the sum lost.
@@ -233,25 +204,14 @@ __device__ inline f64 arctangent2(f64 y, f64 x) {
 
 // As above, and (tan(r) - r) / r^3.
 __device__ inline f32 sine_polynomial(f32 z) {
-  f32 p = 0x1.6cd828p-19f;
-  p = fused(p, z, -0x1.a00f9cp-13f);
-  p = fused(p, z, 0x1.111108p-7f);
-  return fused(p, z, -0x1.555556p-3f);
+  return fused_polynomial(z, 0x1.6cd828p-19f, -0x1.a00f9cp-13f, 0x1.111108p-7f, -0x1.555556p-3f);
 }
 __device__ inline f32 cosine_polynomial(f32 z) {
-  f32 p = -0x1.242ab2p-22f;
-  p = fused(p, z, 0x1.a0112p-16f);
-  p = fused(p, z, -0x1.6c16b8p-10f);
-  return fused(p, z, 0x1.555556p-5f);
+  return fused_polynomial(z, -0x1.242ab2p-22f, 0x1.a0112p-16f, -0x1.6c16b8p-10f, 0x1.555556p-5f);
 }
 __device__ inline f32 tangent_polynomial(f32 z) {
-  f32 p = 0x1.1fdaf6p-8f;
-  p = fused(p, z, 0x1.01e8dcp-14f);
-  p = fused(p, z, 0x1.63a692p-7f);
-  p = fused(p, z, 0x1.5c9c34p-6f);
-  p = fused(p, z, 0x1.badc94p-5f);
-  p = fused(p, z, 0x1.110d94p-3f);
-  return fused(p, z, 0x1.55556p-2f);
+  return fused_polynomial(z, 0x1.1fdaf6p-8f, 0x1.01e8dcp-14f, 0x1.63a692p-7f, 0x1.5c9c34p-6f, 0x1.badc94p-5f,
+      0x1.110d94p-3f, 0x1.55556p-2f);
 }
 
 // x = k pi / 2 + r + rest by three parts of pi / 2, and k, of which the last two bits count.
@@ -299,19 +259,11 @@ __device__ inline f32 tangent(f32 x) {
 
 // (arcsin(t) - t) / t^3 and (arctan(t) - t) / t^3 by z = t^2, for t up to a half.
 __device__ inline f32 arcsine_polynomial(f32 z) {
-  f32 p = 0x1.595c6p-5f;
-  p = fused(p, z, 0x1.8c3e5p-6f);
-  p = fused(p, z, 0x1.747bb8p-5f);
-  p = fused(p, z, 0x1.330204p-4f);
-  return fused(p, z, 0x1.5555c8p-3f);
+  return fused_polynomial(z, 0x1.595c6p-5f, 0x1.8c3e5p-6f, 0x1.747bb8p-5f, 0x1.330204p-4f, 0x1.5555c8p-3f);
 }
 __device__ inline f32 arctangent_polynomial(f32 z) {
-  f32 p = 0x1.3fd554p-5f;
-  p = fused(p, z, -0x1.480d4p-4f);
-  p = fused(p, z, 0x1.c07268p-4f);
-  p = fused(p, z, -0x1.24503p-3f);
-  p = fused(p, z, 0x1.999744p-3f);
-  return fused(p, z, -0x1.555552p-2f);
+  return fused_polynomial(z, 0x1.3fd554p-5f, -0x1.480d4p-4f, 0x1.c07268p-4f, -0x1.24503p-3f, 0x1.999744p-3f,
+      -0x1.555552p-2f);
 }
 
 // turn pi / 2 + t + small, with what the sum lost.

@@ -38,10 +38,7 @@ __device__ inline f64 cosine_of_turns(f64 x) {
 
 // (sin(pi r) / r - 2 - w) / w^2 by w = 1 - 4 r^2, for |r| up to a half.
 __device__ inline f32 half_turn_polynomial(f32 w) {
-  f32 p = 0x1.c9b156p-18f;
-  p = fused(p, w, 0x1.2c34fap-12f);
-  p = fused(p, w, 0x1.0b0da6p-7f);
-  return fused(p, w, 0x1.10b0ccp-3f);
+  return fused_polynomial(w, 0x1.c9b156p-18f, 0x1.2c34fap-12f, 0x1.0b0da6p-7f, 0x1.10b0ccp-3f);
 }
 // sin(pi r) + rest, of which 2 r + r w is nearly all, in two f32.
 __device__ inline f32 sine_of_share(f32 r, f32 rest) {

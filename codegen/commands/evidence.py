@@ -101,9 +101,10 @@ def with_block(readme: Path, records: Records) -> str:
 
 
 def block(records: Records) -> str:
-    """What every record says in a few lines, in Markdown."""
-    parts = ["\n".join(markdown.brief(record)) for record in records.measured if record.get("rows")]
-    parts = parts or ["Nothing has been measured."]
+    """What the newest record of the bench and all of kernels say in a few lines, in Markdown."""
+    measured = [record for record in records.measured if record.get("rows")]
+    newest = sorted(measured, key=lambda record: record["machine"]["date"])[-1:]
+    parts = ["\n".join(markdown.brief(record)) for record in newest] or ["Nothing has been measured."]
     counts = []
     for record in records.verified:
         equal = [result.bit_equal for _, symbol, _, result in statements(record) if _QUICK not in symbol]

@@ -123,7 +123,8 @@ class ElementwiseProgram(ProgramInCuda):
         single = {members[each.name] for each in places if len(each.dims) == 1 and not each.dims[0].many}
         self.apart = single.difference(*(_taken(node, single) for node in formulas.values()))
         self.outputs = tuple(self._output(each, formulas[each.name], printer) for each in self.operation.outputs)
-        self.reads = _reads(formulas, *({members[each.name] for each in of} for of in (places, self.values)), printer)
+        told = {members[each.name] for each in (*places, *self.values)}
+        self.reads = _reads(formulas, {members[each.name] for each in places}, told, printer)
         self.members = printer.members
         self.ranges = tuple(printer.within)
 
@@ -161,16 +162,23 @@ def _taken(node: Node, places: Collection[str]) -> frozenset[str]:
     if node.op == "name":
         return frozenset({node.text})
     args = node.args
-    if node.op in COMPARE.values() and args[0].op == "-" and args[0].text != WRAPS:
-        args = args[all(each.op == "name" and each.text in places for each in args[0].args) :]
+    difference = node.op in COMPARE.values() and args[0].op == "-" and args[0].text != WRAPS
+    if difference and all(each.op == "name" and each.text in places for each in args[0].args):
+        args = args[1:]
     return frozenset().union(*(_taken(each, places) for each in args))
 
 
-def _reads(formulas: Mapping[str, Node], places: set[str], values: set[str], printer: ElementPrinter) -> str:
-    """The condition, of places and attributes alone, under which elements are all of a program's only output; empty
-    where there is none."""
+def _reads(formulas: Mapping[str, Node], places: set[str], told: set[str], printer: ElementPrinter) -> str:
+    """The condition under which elements are all of a program's only output; empty where there is none.
+
+    Args:
+        formulas: of the outputs.
+        places: names of positions, of which the condition must have one.
+        told: these and attributes, of which it must have no more.
+        printer: of the program.
+    """
     node, *others = formulas.values()
-    if others or node.op != "where" or not node.args[0].names() & places or node.args[0].names() - places - values:
+    if others or node.op != "where" or not node.args[0].names() & places or node.args[0].names() - told:
         return ""
     first, second = map(printer.varies, node.args[1:])
     return "" if first == second else ("" if first else "!") + printer.text(node.args[0], printer.precedence["not"])

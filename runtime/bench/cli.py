@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
@@ -72,7 +73,8 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--record", action="store_true",
         help="write the record of this GPU, evidence/bench-<gpu>.json and .txt beside the catalog; with --op, the "
-        "rows of these operations in it; with --host, what calls cost",
+        "rows of these operations in it; with --host, what calls cost; of an interrupted run, the operations that it "
+        "has all rows of",
     )  # fmt: skip
     parser.add_argument(
         "--plot", metavar="FILE", type=Path,
@@ -139,11 +141,12 @@ def run(args: argparse.Namespace) -> int:
     written = {args.json: as_json(result)} if args.json else {}
     whole = not result.get("interrupted")
     if not whole:
-        print(f"interrupted after {len(result['rows'])} of {len(cases)} rows; the record and the plot are as they were")
-    elif args.record:
+        print(f"interrupted after {len(result['rows'])} of {len(cases)} rows; the plot is as it was")
+        result = of_whole_operations(result, cases)
+    if args.record and (whole or result["rows"]):
         stem = _records().path("bench", result["machine"]["gpu"])
         stem.parent.mkdir(exist_ok=True)
-        if (args.operations or args.host) and stem.with_suffix(".json").exists():
+        if (args.operations or args.host or not whole) and stem.with_suffix(".json").exists():
             known = json.loads(stem.with_suffix(".json").read_text(encoding="utf-8"))
             result = joined(known, result, suite.cases(CATALOG, ["*"]))
         written |= {stem.with_suffix(".json"): as_json(result), stem.with_suffix(".txt"): report.text(result) + "\n"}
@@ -263,6 +266,17 @@ def joined(known: dict[str, Any], result: dict[str, Any], cases: Sequence[suite.
             found[position[key]] = row
     sources = {**known.get("sources", {}), **result.get("sources", {})}
     return {**known, **result, "sources": sources, "rows": [found[index] for index in sorted(found)]}
+
+
+def of_whole_operations(result: dict[str, Any], cases: Sequence[suite.Case]) -> dict[str, Any]:
+    """What an interrupted run has of sources, all of whose rows it measured."""
+    source_of = {case.operation.function: case.operation.source for case in cases}
+    wanted = Counter(case.operation.source for case in cases)
+    found = Counter(source_of.get(row["operation"]) for row in result["rows"])
+    whole = {source for source, count in wanted.items() if found[source] == count}
+    rows = [row for row in result["rows"] if source_of.get(row["operation"]) in whole]
+    sources = {source: digest for source, digest in result.get("sources", {}).items() if source in whole}
+    return {key: value for key, value in result.items() if key != "interrupted"} | {"sources": sources, "rows": rows}
 
 
 def measure(args: argparse.Namespace, cases: list[suite.Case]) -> dict[str, Any]:

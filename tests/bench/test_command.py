@@ -110,6 +110,18 @@ def test_what_was_measured_before_an_interrupt_is_kept(result, monkeypatch, tmp_
     assert f"interrupted after {len(result['rows'])} of" in capsys.readouterr().out
 
 
+def test_of_an_interrupted_run_the_record_has_operations_that_are_whole():
+    """A source has a forward pass and a gradient: it is measured whole, or its rows stay those of another run."""
+    cases = suite.cases(CATALOG, ["lerp", "neg"])
+    rows = [{"operation": case.operation.function, "shape": str(case.shape)} for case in cases]
+    of_lerp = [row for row in rows if row["operation"].startswith("lerp")]
+    run = {"machine": {}, "sources": {"lerp.cu": "1", "neg.cu": "2"}, "interrupted": True}
+    expected = {"machine": {}, "sources": {"lerp.cu": "1"}, "rows": of_lerp}
+    assert 0 < len(of_lerp) < len(rows) - 1
+    assert cli.of_whole_operations({**run, "rows": [*of_lerp, rows[-1]]}, cases) == expected
+    assert cli.of_whole_operations({**run, "rows": of_lerp[1:]}, cases)["rows"] == []
+
+
 def test_rows_are_shared_out_to_gpus(monkeypatch, capsys):
     """The rows of several processes are in the suite's order again; GPUs that differ or fail are no record."""
     monkeypatch.setattr(cli, "cuda_available", lambda: True)

@@ -70,6 +70,12 @@ def torch_dtypes() -> dict[np.dtype, object]:
     return {storage: dtype for dtype, storage in torch_storages().items()}
 
 
+def order_in_memory(strides) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The axes of an array from the one of the longest steps on, and where each of its axes is among these."""
+    order = sorted(range(len(strides)), key=lambda axis: -strides[axis])
+    return tuple(order), tuple([order.index(axis) for axis in range(len(order))])
+
+
 class Library:
     """The library that a caller's arrays come from, and that results are made with. This base is NumPy's.
 
@@ -85,9 +91,8 @@ class Library:
 
     def permuted(self, shape, strides, storage, device):
         """As `empty`, but not in C order: without gaps, its axes in the order of these strides."""
-        order = sorted(range(len(shape)), key=lambda axis: -strides[axis])
-        made = self.empty(tuple([shape[axis] for axis in order]), storage, device)
-        return made.transpose(tuple([order.index(axis) for axis in range(len(shape))]))
+        order, back = order_in_memory(strides)
+        return self.empty(tuple([shape[axis] for axis in order]), storage, device).transpose(back)
 
     def current_stream(self, device) -> int:
         """Handle of the stream that the library works on now in this thread; 0 for the CPU."""

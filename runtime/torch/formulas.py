@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 
-from skuda.arrays.libraries import torch_dtypes
+from skuda.arrays.libraries import order_in_memory, torch_dtypes
 from skuda.frameworks.placing import Placing, placing
 from skuda.model.dtypes import DTYPES, DType
 from skuda.model.operation import COMPUTE, Operand, Operation, Over, Types
@@ -108,9 +108,8 @@ def _lying(tensor: torch.Tensor, strides: tuple) -> torch.Tensor:
     """A tensor with its axes in another order in memory, that of these strides, if these are known."""
     if not all(isinstance(step, int) or step.node.has_hint() for step in strides):
         return tensor
-    order = sorted(range(tensor.ndim), key=lambda axis: -strides[axis])
-    lies = tensor.permute(order).clone(memory_format=torch.contiguous_format)
-    return lies.permute([order.index(axis) for axis in range(tensor.ndim)])
+    order, back = order_in_memory(strides)
+    return tensor.permute(order).clone(memory_format=torch.contiguous_format).permute(back)
 
 
 class Formulas:

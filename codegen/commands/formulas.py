@@ -63,6 +63,11 @@ def _nodes(reference, over: str = "") -> Mapping[str, ast.expr]:
     return {name: written.get(name) or writer.visit(value) for name, value in outputs.items()}
 
 
+def _is_of_types(argument: ast.expr) -> bool:
+    """Whether NumPy's function is told a type that no row spells: the compute type, or what is precise enough."""
+    return ast.unparse(argument) == "C" or isinstance(argument, ast.Call) and ast.unparse(argument.func) == "row.word"
+
+
 class _AsWritten(ast.NodeTransformer):
     """From NumPy's spelling to that of formulas.
 
@@ -93,10 +98,7 @@ class _AsWritten(ast.NodeTransformer):
             over = ast.keyword("along" if name in SCAN_NAMES else "over", ast.Name(self.over))
             of = node.args[0].elts if isinstance(node.args[0], ast.Tuple) else node.args
             return ast.Call(ast.Name(name), [*map(self.visit, of)], [over, *node.keywords])
-        node = self.generic_visit(node)
-        arguments = [
-            argument for argument in node.args if not (isinstance(argument, ast.Name) and argument.id == "C")
-        ]
+        arguments = [self.visit(each) for each in node.args if not _is_of_types(each)]
         return ast.Call(ast.Name(_NAMES.get(name, name)), arguments, [])
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:

@@ -308,6 +308,16 @@ def test_show_has_the_formula_the_special_values_and_the_cuda(skuda_command):
     assert "struct quantize_per_token_backward_program {" in out
 
 
+@pytest.mark.parametrize(
+    ("operation", "expected"),
+    [("pow", "output = pow(a, b)"), ("gelu", "output = input * ndtr(input)"),
+     ("softmax_backward", "d_input = output * (d_output - sum(d_output * output, over=d))")],
+)  # fmt: skip
+def test_show_writes_formulas_as_rows_do(operation, expected, skuda_command):
+    """Types that functions of references are told are left out."""
+    assert f"  {expected}\n" in skuda_command("show", operation)[1].split("formula, written out\n")[1]
+
+
 def test_show_cuda_is_the_source_and_nothing_else(skuda_command):
     source = (REPOSITORY / "generated" / "cuda" / "lerp.cu").read_text()
     assert skuda_command("show", "lerp", "--cuda") == (0, source, "")

@@ -63,7 +63,7 @@ __device__ inline f32 to_odd(f64 x) {
 }
 
 // A NaN is stored as the canonical one of its type, sign clear and all other bits set, so that every kernel and the
-// reference write the same bits. The conversions to narrower types do that by themselves.
+// reference write the same bits. The conversions to narrower types do that by themselves, and so does the smaller of f32.
 template <typename E, bool SMALL = small_float<E>> struct narrow_to {
   __device__ static E from(i64 x) { return E(x); }
 };
@@ -72,8 +72,9 @@ template <> struct narrow_to<bool> {
 };
 template <> struct narrow_to<f32> {
   __device__ static f32 from(f32 x) {
-    const u32 bits = __float_as_uint(x);
-    return __uint_as_float((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : bits);
+    f32 y;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(__int_as_float(0x7f800000)));
+    return y;
   }
 };
 template <> struct narrow_to<f64> {

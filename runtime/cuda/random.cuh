@@ -76,14 +76,15 @@ template <typename C> __device__ inline C random_uniform(i64 seed, i64 offset, i
 }
 
 // The cosine of an angle, which is a share of a full turn, less some quarters: those of one angle have all in common but
-// the choice at the end. The rest of a quarter is exact, its conversion is rounded.
+// the choice at the end. The rest of a quarter is exact, its conversion is rounded. The last bit of the nearest quarter
+// chooses, the one before it, which is the sign's own, is that of the sine.
 __device__ inline f32 cosine_of_turns(u32 angle, u32 less) {
-  const u32 nearest = (angle + 0x20000000u) >> 30, quarter = (nearest - less) & 3;
-  const f32 r = f32(i32(angle - (nearest << 30))) * 0x1p-32f, z = r * r;
+  const u32 nearest = angle + 0x20000000u, quarter = nearest - (less << 30);
+  const f32 r = f32(i32(nearest & 0x3fffffffu) - 0x20000000) * 0x1p-32f, z = r * r;
   const f32 sine = fused_polynomial(z, -0x1.2d9302p+6f, 0x1.465e92p+6f, -0x1.4abbbap+5f, 0x1.921fb6p+2f) * r;
   const f32 cosine = fused_polynomial(z, 0x1.d99f54p+5f, -0x1.55c4eap+6f, 0x1.03c1dap+6f, -0x1.3bd3ccp+4f, 1.0f);
-  const f32 size = quarter & 1 ? sine : cosine;
-  return quarter == 1 || quarter == 2 ? -size : size;
+  const f32 size = quarter & 0x40000000u ? sine : cosine;
+  return __uint_as_float(__float_as_uint(size) ^ ((quarter + 0x40000000u) & 0x80000000u));
 }
 __device__ inline f64 cosine_of_turns(u64 angle, u32 less) {
   const u64 nearest = (angle + 0x2000000000000000ull) >> 62;
@@ -98,13 +99,23 @@ __device__ inline f64 cosine_of_turns(u64 angle, u32 less) {
   return quarter == 1 || quarter == 2 ? -size : size;
 }
 
+// sqrt(-2 log(u)) of a share u from 2^-33 to 1. u = (1 + f) 2^k with 1 + f from sqrt(1/2) to sqrt(2), and
+// -2 log(1 + f) = f^2 P(f) - 2 f. What is added for 0 and taken away again changes no other square or root.
+__device__ inline f32 distance_of(f32 u) {
+  const i32 power = (__float_as_int(u) - 0x3f3504f3) & i32(0xff800000u);  // 2^23 k
+  const f32 f = __int_as_float(__float_as_int(u) - power) - 1.0f;
+  const f32 p = fused_polynomial(f, -0x1.65c784p-3f, 0x1.2504a8p-2f, -0x1.318528p-2f, 0x1.535d2ep-2f,
+      -0x1.98d2c0p-2f, 0x1.00049ap-1f, -0x1.5556f4p-1f, 0x1.fffffap-1f);
+  const f32 square = fused(f32(power), -0x1.62e43p-23f, fused(f * f, p, -2.0f * f));
+  return sure_root(square + 0x1p-100f) - 0x1p-50f;
+}
+
 // Of the normal distribution, by Box and Muller: two neighbours are the coordinates of a point, whose distance from 0 is
 // made from one word and whose angle from another one, in f64 from two words each.
 __device__ inline f32 normal_of(f32, i64 seed, i64 offset, i64 index) {
   const RandomBlock block = random_block(seed, offset, (index ^ (index & 3)) >> 2);
   const u32 distance = index & 2 ? block.third : block.first, angle = index & 2 ? block.fourth : block.second;
-  const f32 share = f32(distance) * 0x1p-32f + 0x1p-33f, square = -2.0f * sure_logarithm(share);
-  return (square > 0.0f ? sure_root(square) : square) * cosine_of_turns(angle, u32(index & 1));  // no branch apart
+  return distance_of(fused(f32(distance), 0x1p-32f, 0x1p-33f)) * cosine_of_turns(angle, u32(index & 1));
 }
 __device__ inline f64 normal_of(f64, i64 seed, i64 offset, i64 index) {
   const RandomBlock block = random_block(seed, offset, (index ^ (index & 1)) >> 1);

@@ -112,6 +112,19 @@ def _cosine_of_turns(angle, bits: int, C):
     return np.where((quarter == 1) | (quarter == 2), -size, size)
 
 
+_SQUARE = ("-0x1.65c784p-3", "0x1.2504a8p-2", "-0x1.318528p-2", "0x1.535d2ep-2", "-0x1.98d2c0p-2", "0x1.00049ap-1",
+           "-0x1.5556f4p-1", "0x1.fffffap-1")  # fmt: skip
+
+
+def _distance32(u):
+    """sqrt(-2 log(u)) of a share u from 2^-33 to 1: u = (1 + f) 2^k, -2 log(1 + f) = f^2 P(f) - 2 f."""
+    bits, C = u.view(np.int32), np.float32
+    power = (bits - np.int32(0x3F3504F3)) & np.int32(-0x800000)  # 2^23 k
+    f = (bits - power).view(C) - C(1)
+    rest = fma32(f * f, _polynomial(_SQUARE, f, C), C(-2) * f)
+    return np.sqrt(fma32(power.astype(C), C(float.fromhex("-0x1.62e43p-23")), rest))
+
+
 def random_normal(seed, offset, index, C):
     """A real of the normal distribution for each index, by Box and Muller: two neighbours are a point of the plane."""
     index = np.asarray(index)
@@ -120,9 +133,9 @@ def random_normal(seed, offset, index, C):
     if single:
         latter, bits = (index & 2) == 2, 32
         distance, angle = np.where(latter, third, first), np.where(latter, fourth, second)
-        share = distance.astype(C) * C(2.0**-32) + C(2.0**-33)
+        size = _distance32(distance.astype(C) * C(2.0**-32) + C(2.0**-33))
     else:
         distance, angle, bits = _two_words(first, second), _two_words(third, fourth), 64
-        share = ((distance >> np.uint64(11)) + np.uint64(1)).astype(C) * C(2.0**-53)
+        size = np.sqrt(C(-2) * log(((distance >> np.uint64(11)) + np.uint64(1)).astype(C) * C(2.0**-53)))
     angle = angle - (np.asarray(index & 1).astype(np.uint64) << np.uint64(bits - 2))
-    return np.sqrt(C(-2) * log(share)) * _cosine_of_turns(angle, bits, C)
+    return size * _cosine_of_turns(angle, bits, C)

@@ -114,6 +114,7 @@ unsigned min_NaN_f16x2(unsigned, unsigned);
 unsigned max_NaN_bf16x2(unsigned, unsigned);
 unsigned min_NaN_bf16x2(unsigned, unsigned);
 template <typename T> T __shfl_xor_sync(unsigned, T value, int);
+template <typename T> T __ldcs(const T*);
 template <typename T> T __reduce_max_sync(unsigned, T value);
 template <typename T> T __reduce_min_sync(unsigned, T value);
 

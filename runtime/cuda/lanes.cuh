@@ -187,9 +187,15 @@ template <int BYTES> __device__ inline void load_shifted(u32* to, const u8* from
   for (int i = 0; i < BYTES / 4; ++i) to[i] = __funnelshift_r(w[i], w[i + 1], (skip & 3) * 8);
 }
 
+// A word of memory. ONCE: nothing reads it again, so that caches keep what they hold in its place.
+template <bool ONCE, typename W> __device__ inline W load_word(const W* from) {
+  if constexpr (ONCE) return __ldcs(from);
+  else return *from;
+}
+
 // Elements first .. first + N - 1 of a row of `length`, all of which exist.
 // ALIGNED: rows start on the vector's boundaries, and `first` is a multiple of N.
-template <bool ALIGNED, typename E, int N>
+template <bool ALIGNED, typename E, int N, bool ONCE = false>
 __device__ inline Lanes<E, N> load(const storage_t<E>* row, i64 first, i64 length) {
   using V = Lanes<E, N>;
   constexpr int bits = storage<E>::bits, bytes = N * bits / 8;
@@ -204,7 +210,7 @@ __device__ inline Lanes<E, N> load(const storage_t<E>* row, i64 first, i64 lengt
   } else if (ALIGNED || (u64(from) & (alignof(V) - 1)) == 0) {
 #pragma unroll
     for (int i = 0; i < int(sizeof(V) / sizeof(W)); ++i)
-      reinterpret_cast<W*>(lanes.data)[i] = reinterpret_cast<const W*>(from)[i];
+      reinterpret_cast<W*>(lanes.data)[i] = load_word<ONCE>(reinterpret_cast<const W*>(from) + i);
   } else if (bits <= 16 && bytes % 4 == 0 && first >= before && first + N + after <= length) {
     load_shifted<bytes>(reinterpret_cast<u32*>(lanes.data), reinterpret_cast<const u8*>(from));
   } else {

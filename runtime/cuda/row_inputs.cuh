@@ -22,7 +22,8 @@ template <typename S, int N> struct ArrayShares {
       own.load(memory(), row.template input<N>(), row.thread, row.length);
     } else if constexpr (S::KEEP) {
       const auto& input = args.template elements<N>();
-      own.load(row.template input<N>(), row.thread, row.length, input.steps, input.array, input.span);
+      own.template load<S::ONCE>(
+          row.template input<N>(), row.thread, row.length, input.steps, input.array, input.span);
     }
   }
   __device__ void load_late(const Args&, const Row&) {}

@@ -16,7 +16,8 @@ struct Along {
 
   // Elements (of a packed operand, bytes) between a row's start and one of its elements (bytes).
   __device__ i64 to(i64 index) const { return i32(axes) == 1 ? index * of[INNER - 1] : far_to(index); }
-  __device__ i64 far_to(i64 index) const {
+  // Out of line, for kernels name it for each element: compiling them takes a third of the time.
+  __device__ __noinline__ i64 far_to(i64 index) const {
     i64 sum = 0;
     const int outermost = INNER - i32(axes);
 #pragma unroll 1
@@ -88,6 +89,7 @@ template <int MODE, typename E, int THREADS, int CHUNKS> struct Own {
   using V = Lanes<E, GROUP>;
   V lanes[CHUNKS];
 
+  template <bool ONCE = false>
   __device__ void load(
       const storage_t<E>* row, i32 thread, i32 length, const Along& steps, const storage_t<E>*, const Span&) {
     constexpr int each = GROUP / V::units;  // elements of a unit: 2 to a byte where they are packed
@@ -96,7 +98,7 @@ template <int MODE, typename E, int THREADS, int CHUNKS> struct Own {
       const i32 first = (chunk * THREADS + thread) * GROUP;
       if (first >= length) break;
       if constexpr (MODE == WHOLE) {
-        lanes[chunk] = ::load<true, E, GROUP>(row, first, length);
+        lanes[chunk] = ::load<true, E, GROUP, ONCE>(row, first, length);
       } else {
 #pragma unroll
         for (int unit = 0; unit < V::units; ++unit)
@@ -119,6 +121,7 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
   bool whole;  // the words around all shares of the row lie within the operand's bytes
   i32 within;  // else those around this thread's shares before this element do
 
+  template <bool ONCE = false>
   __device__ void load(
       const storage_t<E>* row, i32 thread, i32 length, const Along& steps, const storage_t<E>* array, const Span& span) {
     if constexpr (!TOGETHER) {
@@ -148,7 +151,7 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
 #pragma unroll
         for (int i = 0; i < A::words; ++i)
           reinterpret_cast<W&>(around[TOGETHER ? chunk : 0].w[i * (A::width / 4)]) =
-              words[chunk * (THREADS * A::bytes / A::width) + i];
+              load_word<ONCE>(words + chunk * (THREADS * A::bytes / A::width) + i);
       }
     }
   }

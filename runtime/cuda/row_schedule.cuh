@@ -30,6 +30,8 @@ template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct R
   static constexpr bool NEAR = WANTED && Operands::columns_read > 1 && MODE == WHOLE &&
       CHUNKS * GROUP * (Operands::column_bits + P::LIVE_BITS) / 32 > NEAR_REGISTERS;
   static constexpr bool EARLY = WANTED && !NEAR;
+  // Whether nothing reads inputs again: no later stage, and who wants results only does not want them in the cache.
+  static constexpr bool ONCE = KEEP && P::STAGE == 0 && Operands::result_bits == 0;
   // Whether to ask for later rows: where computing takes its time, or as much is written as read; else reading alone
   // keeps memory busy.
   static constexpr bool LATER = Operands::result_bits > 0 && !P::BLOCKS && KEEP &&

@@ -44,7 +44,7 @@ template <typename P, int N, int LANES, bool ALIGNED, bool COLUMN> struct InputA
 #pragma unroll
     for (int t = 0; t < TURNS; ++t)
       if (t == 0 || start + t * apart < split.end)
-        load_columns<E>(
+        load_columns<E, SplitTraits<P>::once>(
             groups.of[t], row, start + t * apart, split.end, args.rows, args.template elements<N>().reach,
             split.columns);
   }

@@ -41,7 +41,7 @@ template <typename P, int N, int MODE> struct InputAlong {
   template <int TURNS>
   __device__ void load(Groups<TURNS>& groups, const ReduceArgs<P>& args, SplitAlong split, i32 start) const {
     const auto& input = args.template elements<N>();
-    split_shares<mode, E, TURNS>(
+    split_shares<mode, E, TURNS, SplitTraits<P>::once>(
         groups.of, row, split.begin, start, split.apart, split.size, args.rows, input.reach, input.array);
   }
 };
@@ -182,7 +182,7 @@ __device__ inline bool seek_extreme(
     void* scratch) {
   constexpr int raw = extreme_at<P, 0>::raw;
   const auto& input = args.template elements<raw>();
-  return seek_in_split<typename extreme_at<P, 0>::How, MODE, element_in<P, raw>, turns_along<P>()>(
+  return seek_in_split<typename extreme_at<P, 0>::How, MODE, element_in<P, raw>, turns_along<P>(), SplitTraits<P>::once>(
       get<0>(total), get<raw>(operands.inputs).row, split.begin, split.own, split.apart, split.size, split.turns,
       args.rows,
       input.reach, input.array, reinterpret_cast<u32*>(scratch));

@@ -171,7 +171,7 @@ template <typename How> struct Extremes<How, f32> {
 
 // The index of the extreme of a block's split, if there is one, in a thread of it that says so: first what it is and in
 // which group, then where in that. `scratch` has room for 16 words.
-template <typename How, int MODE, typename E, int TURNS>
+template <typename How, int MODE, typename E, int TURNS, bool ONCE>
 __device__ inline bool seek_in_split(
     ValueAndIndex<f32>& sought, const storage_t<E>* row, i64 begin, i32 first, i32 apart, i32 size, i32 turns,
     const Reduction& rows, const Reach& reach, const storage_t<E>* origin, u32* scratch) {
@@ -182,7 +182,7 @@ __device__ inline bool seek_in_split(
 #pragma unroll 1
   for (i32 turn = 0; turn < turns; turn += TURNS) {
     const i32 start = first + turn * apart;
-    split_shares<MODE, E, TURNS>(lanes, row, begin, start, apart, size, rows, reach, origin);
+    split_shares<MODE, E, TURNS, ONCE>(lanes, row, begin, start, apart, size, rows, reach, origin);
 #pragma unroll
     for (int t = 0; t < TURNS; ++t) {
       const i32 left = size - start - t * apart;
@@ -195,7 +195,7 @@ __device__ inline bool seek_in_split(
   }
   auto again = [&](i32 at) {
     Lanes<E, GROUP> group[1];
-    split_shares<MODE, E, 1>(group, row, begin, at, apart, size, rows, reach, origin);
+    split_shares<MODE, E, 1, false>(group, row, begin, at, apart, size, rows, reach, origin);
     return repeated(group[0], size - at);
   };
   if (__builtin_expect(is_nan(best), 0)) {

@@ -42,7 +42,7 @@ struct Reduction {
   __device__ bool two_axes(i64 index) const {
     return i32(along.first_axis) == AXES - 2 && u64(index) >> 31 == 0;
   }
-  __device__ i64 far_offset(i64 index, const Strides& strides) const {
+  __device__ __noinline__ i64 far_offset(i64 index, const Strides& strides) const {
     if (two_axes(index)) {
       const Divide& inner = along.extent[AXES - 1];
       const i32 above = inner(i32(index));
@@ -70,7 +70,7 @@ __device__ inline void far_offsets(
   }
 #pragma unroll 1
   for (int i = 0; i < COUNT; ++i) {
-    const i64 found = rows.far_offset(first + min(i, count - 1) * apart, strides);
+    const i64 found = rows.along.far_offset(first + min(i, count - 1) * apart, strides);
 #pragma unroll
     for (int j = 0; j < COUNT; ++j)
       if (i == j) at[j] = found;
@@ -145,7 +145,7 @@ __device__ inline void addresses_along(
 }
 
 // Those of a thread's columns; beyond the end, the last element again. The first of them exists.
-template <typename E, int LANES, bool ALIGNED>
+template <typename E, bool ONCE, int LANES, bool ALIGNED>
 __device__ inline void load_columns(
     Lanes<E, LANES> (&lanes)[GROUP], const storage_t<E>* row, i64 first, i64 end, const Reduction& rows,
     const Reach& reach, const Beside<LANES, ALIGNED>& columns) {
@@ -153,7 +153,7 @@ __device__ inline void load_columns(
   addresses_along<LANES>(at, row, first, i32(min(end - first, i64(GROUP))), rows, reach.along);
   if constexpr (ALIGNED && LANES > 1) {
 #pragma unroll
-    for (int i = 0; i < GROUP; ++i) lanes[i] = load<true, E, LANES>(at[i], 0, LANES);
+    for (int i = 0; i < GROUP; ++i) lanes[i] = load<true, E, LANES, ONCE>(at[i], 0, LANES);
   } else if (sizeof(storage_t<E>) < 4 && LANES > 1 && columns.count < LANES) {
     // Beside the table's edge: its last column in place of those beyond. Compilers make a branch of each load of less
     // than a word that only some threads make.
@@ -230,7 +230,7 @@ __device__ inline void shift_all(Lanes<E, GROUP> (&lanes)[COUNT], const u32 (&ar
 
 // Groups of the elements of a row's segment, which begins at `begin` and has `size`: `apart` elements from each other,
 // those of them that begin in it; what lies beyond it is anything. All loads are on their way before the first is used.
-template <int MODE, typename E, int COUNT>
+template <int MODE, typename E, int COUNT, bool ONCE>
 __device__ inline void split_shares(
     Lanes<E, GROUP> (&lanes)[COUNT], const storage_t<E>* row, i64 begin, i32 first, i32 apart, i32 size,
     const Reduction& rows, const Reach& reach, const storage_t<E>* origin) {
@@ -244,7 +244,7 @@ __device__ inline void split_shares(
     }
 #pragma unroll
     for (int i = 0; i < COUNT; ++i)
-      if (first + i * apart < size) lanes[i] = load<true, E, GROUP>(row + at[i], 0, GROUP);
+      if (first + i * apart < size) lanes[i] = load<true, E, GROUP, ONCE>(row + at[i], 0, GROUP);
   } else if constexpr (MODE == STEPPED) {
 #pragma unroll
     for (int turn = 0; turn < COUNT; ++turn) {
@@ -271,7 +271,7 @@ __device__ inline void split_shares(
       if (first + i * apart < size && i * step <= room)
 #pragma unroll
         for (int j = 0; j < A::words; ++j)
-          reinterpret_cast<W&>(around[i][j * (A::width / 4)]) = start[i * (step / A::width) + j];
+          reinterpret_cast<W&>(around[i][j * (A::width / 4)]) = load_word<ONCE>(start + i * (step / A::width) + j);
     switch (skip / 4) {
       case 0: shift_all<0, E>(lanes, around, skip); break;
       case 1: if constexpr (A::width > 4 && A::unit <= 4) shift_all<1, E>(lanes, around, skip); break;

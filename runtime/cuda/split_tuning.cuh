@@ -7,6 +7,7 @@ template <typename P, typename S> struct SplitTraitsOf;
 template <typename P, int... R> struct SplitTraitsOf<P, Seq<R...>> {
   static constexpr int bits = operands_of<P>::array_bits;  // of an element of all inputs
   static constexpr bool stores = made_of<P>::stores > 0;
+  static constexpr bool once = P::STAGE == 0 && !stores;  // nothing reads inputs again
   // A value that goes on with its index takes registers.
   static constexpr bool indices =
       (!same<state_of_reduction<reduction_at<P, R>>, typename reduction_at<P, R>::Value> || ...);

@@ -157,6 +157,7 @@ inline void cp_async_ca_shared_global(unsigned to, const void* from, int size) {
 inline void cp_async_cg_shared_global(unsigned to, const void* from, int size = 16) { cp_async(to, from, size); }
 void cp_async_commit_group();
 inline void prefetch_global_L1(const void*) {}
+template <typename T> T __ldcs(const T* from) { return *from; }
 void cp_async_wait_group(int later);
 inline void cp_async_wait_all() { cp_async_commit_group(), cp_async_wait_group(0); }
 

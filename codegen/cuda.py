@@ -105,6 +105,7 @@ class ElementwiseProgram(ProgramInCuda):
         members: what a run of elements shares, made once.
         outputs: formulas.
         ranges: conditions on an element under which all its fast forms hold; empty where they always do.
+        random: whether it makes random numbers.
         reads: whether elements are read at all, as attributes and positions tell; empty where they do not.
         apart: positions along one axis of which formulas take no more than how far they are apart, to compare it.
     """
@@ -124,6 +125,7 @@ class ElementwiseProgram(ProgramInCuda):
         self.apart = single.difference(*(_taken(node, single) for node in formulas.values()))
         self.outputs = tuple(self._output(each, formulas[each.name], printer) for each in self.operation.outputs)
         told = {members[each.name] for each in (*places, *self.values)}
+        self.random = "random.cuh" in program.headers
         self.reads = _reads(formulas, {members[each.name] for each in places}, told, printer)
         self.members = printer.members
         self.ranges = tuple(printer.within)

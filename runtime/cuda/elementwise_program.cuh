@@ -13,6 +13,10 @@ template <typename P> constexpr bool RANGED<P, decltype(void(P::RANGED))> = P::R
 template <typename P, typename = void> constexpr bool PICKS = false;
 template <typename P> constexpr bool PICKS<P, decltype(void(P::PICKS))> = P::PICKS;
 
+// Whether a program's elements are random numbers, some of whose work neighbours share.
+template <typename P, typename = void> constexpr bool RANDOM = false;
+template <typename P> constexpr bool RANDOM<P, decltype(void(P::RANDOM))> = P::RANDOM;
+
 // What a program is given of an operand that elements share.
 template <typename C, typename E> struct in_shared { using type = formula_t<C, E>; };
 template <typename C> struct in_shared<C, Place> { using type = SharedPlace; };
@@ -48,6 +52,10 @@ struct ElementwiseOf<P, List<I...>, List<R...>, List<S...>, List<A...>, List<O..
   using Element = typename P::Element;
   using Shared = typename P::Shared;
   static constexpr bool HAS_INPUTS = sizeof...(I) > 0, HAS_RUNS = sizeof...(R) > 0;
+  // Whether it makes random numbers of nothing that is in memory; whether these are integers of 64 bits.
+  static constexpr bool DRAWS = RANDOM<P> && !HAS_RUNS && (IS_PLACE<typename I::element> && ...);
+  static constexpr bool WIDE_INTEGERS =
+      ((storage<typename O::element>::bits == 64 && !Format<typename O::element>::real) || ...);
   static constexpr bool HAS_ROWS = (IS_OF_ROW<R> || ...);
   // Whether rows have labels: something of their own beside places.
   static constexpr bool HAS_LABELS = ((IS_OF_ROW<R> && !IS_PLACE<typename R::element>) || ...) &&

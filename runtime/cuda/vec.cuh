@@ -46,6 +46,39 @@ template <typename P> using VecArgs = typename Elementwise<P>::template Argument
 
 // Threads of a block.
 constexpr int vec_threads(int layout) { return layout == FEW ? SMALL_THREADS : ELEMENTWISE_THREADS; }
+
+// Shares of N neighbours, of which the lanes of a warp have one after the other from any element on, `count` elements in
+// all. They go by shared memory, so that each store of the warp writes neighbours.
+template <typename E, int N>
+__device__ inline void store_shares(storage_t<E>* to, const Lanes<E, N>& share, i32 count) {
+  __shared__ alignas(16) Lanes<E, N> shares[ELEMENTWISE_THREADS / 32][32];
+  const i32 lane = threadIdx.x & 31;
+  Lanes<E, N>* const own = shares[threadIdx.x / 32];
+  own[lane] = share;
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    const i32 at = i * 32 + lane;
+    if (at < count) to[at] = own->data[at];
+  }
+  __syncwarp();
+}
+
+// Random numbers: a thread takes N neighbours from a multiple of N on, because four of them have words of one block.
+template <typename P, int N> __device__ inline void draw(const VecArgs<P>& args) {
+  using E = Elementwise<P>;
+  const i32 first = i32(blockIdx.x * ELEMENTWISE_THREADS + threadIdx.x) * N, warp = first - i32(threadIdx.x & 31) * N;
+  typename E::template InputLanes<N> in;
+  typename E::template OutputLanes<N> out;
+  E::template load<N>(in, args, VecPosition<ALIGNED>{args.head, first});
+  const P program = E::made_once(args, E::scalars(args));
+  if (program.fast()) E::template compute<FAST_FORM, N>(out, program, in);
+  else E::template compute<GENERAL, N>(out, program, in);
+  const i32 count = i32(args.head.length) - warp;
+  E::each_output(
+      args, [&](const auto& output, auto& share) { store_shares(output.data + warp, share, count); }, out);
+}
+
 // One row: a thread takes LANES neighbours, GROUPS times, whatever runs they lie in.
 template <typename P, int LANES, int GROUPS, int LAYOUT>
 __global__ void __launch_bounds__(vec_threads(LAYOUT)) vec(const __grid_constant__ VecArgs<P> args) {
@@ -54,6 +87,9 @@ __global__ void __launch_bounds__(vec_threads(LAYOUT)) vec(const __grid_constant
   using OutputLanes = typename E::template OutputLanes<LANES>;
   using Position = VecPosition<LAYOUT>;
   constexpr int STEP = vec_threads(LAYOUT) * LANES;
+  // Those that begin anywhere, and integers of 64 bits, of which a vector has but half a block.
+  if constexpr (E::DRAWS && (LAYOUT == SHIFTED || (LAYOUT == ALIGNED && E::WIDE_INTEGERS)))
+    return draw<P, LANES * GROUPS>(args);
   const Flat& flat = args.head;
   const i32 length = i32(flat.length);
   const i32 lead = LAYOUT == SHIFTED ? E::first_output(args).template lead<LANES, E::PACKED>() : 0;

@@ -17,7 +17,7 @@ from skuda.codegen.row_analysis import RowAnalysis
 from skuda.codegen.row_passes import LENGTH, Pass, Value
 from skuda.codegen.stages import stages
 from skuda.codegen.value_names import functions_in
-from skuda.model.operation import COMPUTE
+from skuda.model.operation import COMPUTE, Operand
 from skuda.schedules.row_variants import cluster_variants
 
 # What a pass has beside the values that a row shares, and the functions that formulas call: no member is called so.
@@ -110,8 +110,14 @@ class RowProgram(ProgramInCuda):
     def inputs(self) -> list[str]:
         """The roles of inputs, in the order of a kernel's arguments."""
         found = [f"PerElement<{self.loaded(o)}>" for o in self.arrays]
-        found += [f"{'PerColumn' if o in self.row.columns else 'PerRow'}<{self.loaded(o)}>" for o in self.shared]
+        found += [f"{self._role(o)}<{self.loaded(o)}>" for o in self.shared]
         return found + [f"ScalarOf<{self.loaded(o)}>" for o in self.scalars]
+
+    def _role(self, operand: Operand) -> str:
+        """The role of an input that elements share."""
+        if operand not in self.row.columns:
+            return "PerRow"
+        return "PerRun" if self.operation.in_runs(operand) else "PerColumn"
 
     @property
     def outputs(self) -> list[str]:

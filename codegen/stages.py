@@ -32,7 +32,7 @@ def is_staged(program: Program) -> bool:
         return len({_reversed(scan) for scan in scans}) > 1 or any(scan.args[0].scans() for scan in scans)
     if len(overs) == 1 and not program.split_reductions:
         over = overs.pop()
-        return not _in_rows(program.operation, over) or bool(_within(program.operation, over))
+        return not _in_rows(program.operation, over)
     return len(overs) > 1
 
 
@@ -58,6 +58,8 @@ def in_slabs(found: Sequence[Program]) -> bool:
     rows, sums = (each.operation for each in found)
     over, split = rows.analysis.over, sums.analysis.split
     if not over or over.block or rows.analysis.split or rows.analysis.scans or rows.analysis.repeats or not split:
+        return False
+    if any(map(rows.in_runs, rows.inputs)):
         return False
     along = tuple(dim for dim in rows.space if dim.name in rows.along)
     outside = tuple(dim for dim in rows.space if dim not in along)
@@ -154,14 +156,6 @@ def _in_rows(op: Operation, over: str) -> bool:
     return "/" in over or set(names) <= named or (set(names) == set(last) and len(names) < len(op.space))
 
 
-def _within(op: Operation, over: str) -> set[str]:
-    """The inputs that rows along several dimensions have entries of, along some of these alone: a block that holds rows
-    would read them one by one, and elementwise kernels do not."""
-    along = set(Over.of(over).dims)
-    shared = {o.name: along & {dim.name for dim in o.dims} for o in op.inputs}
-    return {name for name, dims in shared.items() if dims and dims < along}
-
-
 def _names_of(dims: Iterable[str]) -> set[str]:
     """The dimensions, blocks along them or not."""
     return {dim.partition("/")[0] for dim in dims}
@@ -211,14 +205,13 @@ class _Splitter:
     def _made_of(self, ready: list[Node], over: str) -> tuple[list[str], list[Node]]:
         """The outputs that a stage makes of reductions over something, and the values that it hands on."""
         full = {o.name for o in self.op.outputs if o.dims == self.op.space}
-        rows, within = self._in_rows(over), _within(self.op, over)
+        rows = self._in_rows(over)
         own = {dim for r in ready for dim in _dims_of(r, over)}
         apart = {o.name for o in self.op.outputs if not self._fits(o, own, {*Over.of(over).dims})}
         outputs = []
         for name in (each for each in self.left if each not in apart):
             needed = self._needed(name)
-            whole = rows and not self.left[name].names() & within
-            if needed <= set(ready) and (whole or not needed or name not in full):
+            if needed <= set(ready) and (rows or not needed or name not in full):
                 outputs.append(name)
         rest = [node for name, node in self.left.items() if name not in outputs]
         return outputs, [*dict.fromkeys(value for node in rest for value in self._values(node, over, ready, own))]

@@ -290,7 +290,7 @@ struct ClusterRowOf<P, BLOCKS, MODE, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>>
 
   // Loads the first shares of some columns.
   template <int... K> __device__ void begin(Seq<K...>) {
-    (get<K>(columns).begin(get<K>(inputs), length, thread), ...);
+    ((is_run<P, K> ? void() : get<K>(columns).begin(get<K>(inputs), length, thread)), ...);
   }
 
   // Stores outputs that a row has one of.
@@ -399,7 +399,7 @@ struct ClusterPassOf<P, BLOCKS, MODE, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F.
     }
   }
 
-  // A share of a column: the next one is on its way from then on. Positions are computed.
+  // A share of a column: the next one is on its way from then on. Positions are computed, runs are read.
   template <int COLUMN>
   __device__ Lanes<element_in<P, COLUMN>, GROUP> column(int turn, i32 segment, i32 chunk, i32 first) const {
     using E = element_in<P, COLUMN>;
@@ -407,7 +407,10 @@ struct ClusterPassOf<P, BLOCKS, MODE, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F.
       return ::load<true, E, GROUP>(get<COLUMN>(row.inputs), first, row.length);
     } else {
       Lanes<E, GROUP> lanes = {};
-      if (pass.takes_columns()) {
+      if constexpr (is_run<P, COLUMN>) {
+        if (pass.takes_columns() && first < row.length)
+          lanes = share_of_runs<E>(get<COLUMN>(row.inputs), first, row.length, row.args.template elements<COLUMN>().steps);
+      } else if (pass.takes_columns()) {
         lanes = get<COLUMN>(row.columns).share(turn);
         get<COLUMN>(row.columns).fetch(
             get<COLUMN>(row.inputs), row.length, row.thread, turn, row.thread.after(segment, chunk, TURNS));

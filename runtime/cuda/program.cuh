@@ -46,10 +46,10 @@ template <int I, typename E> __device__ Type<E> indexed(const Indexed<I, E>&);
 template <typename L, int I>
 using type_at = typename decltype(indexed<I>(IndexedOf<typename L::Index, L>()))::type;
 
-// The roles of operands. PerElement: one for each element of the output. PerRun (of elementwise programs): shared by
-// the elements of a run. PerColumn and PerRow (of programs that reduce): one for each position along a row, shared by
-// rows; one for each row. Elementwise programs have PerRow where their PerRun may be one for each column. Scalar: one
-// value. E: the element type.
+// The roles of operands. PerElement: one for each element of the output. PerRun: shared by the elements of a run; of
+// programs that reduce, by neighbours in a row. PerColumn and PerRow (of programs that reduce): one for each position
+// along a row, shared by rows; one for each row. Elementwise programs have PerRow where their PerRun may be one for each
+// column. Scalar: one value. E: the element type.
 template <typename E> struct PerElement { using element = E; };
 template <typename E> struct PerRun { using element = E; };
 template <typename E> struct PerBlock { using element = E; };  // PerRun whose runs are blocks along an axis

@@ -23,22 +23,25 @@ template <typename A> struct PerRowArgs {
 // What roles mean in a row program.
 template <typename Role> struct RowRole;
 template <typename E> struct RowRole<PerElement<E>> {
-  static constexpr bool elements = true, column = false, per_row = false, scalar = false;
+  static constexpr bool elements = true, column = false, run = false, per_row = false, scalar = false;
   using Input = ElementsArgs<E>;
   using Output = ResultsArgs<E>;
 };
 template <typename E> struct RowRole<PerColumn<E>> {
-  static constexpr bool elements = true, column = true, per_row = false, scalar = false;
+  static constexpr bool elements = true, column = true, run = false, per_row = false, scalar = false;
   using Input = ElementsArgs<E>;
 };
+template <typename E> struct RowRole<PerRun<E>> : RowRole<PerColumn<E>> {
+  static constexpr bool run = true;
+};
 template <typename E, auto Member> struct RowRole<PerRow<E, Member>> {
-  static constexpr bool elements = false, column = false, per_row = true, scalar = false;
+  static constexpr bool elements = false, column = false, run = false, per_row = true, scalar = false;
   static constexpr auto member = Member;
   using Input = PerRowArgs<const storage_t<E>>;
   using Output = PerRowArgs<storage_t<E>>;
 };
 template <typename E> struct RowRole<ScalarOf<E>> {
-  static constexpr bool elements = false, column = false, per_row = false, scalar = true;
+  static constexpr bool elements = false, column = false, run = false, per_row = false, scalar = true;
   using Input = Scalar<E>;
 };
 
@@ -46,7 +49,7 @@ template <typename Inputs, typename Attributes, typename Outputs> struct RowOper
 template <typename... I, typename... A, typename... O> struct RowOperands<List<I...>, List<A...>, List<O...>> {
   static constexpr int inputs = sizeof...(I), attributes = sizeof...(A), outputs = sizeof...(O);
   static constexpr int elements = (RowRole<I>::elements + ... + 0);  // inputs with elements along a row
-  static constexpr int columns = (RowRole<I>::column + ... + 0);     // the last ones of these
+  static constexpr int columns = (RowRole<I>::column + ... + 0);     // the last ones of these, runs among them
   static constexpr int arrays = elements - columns;
   static constexpr int per_row = (RowRole<I>::per_row + ... + 0), scalars = (RowRole<I>::scalar + ... + 0);
   using Args = Tuple<typename RowRole<I>::Input..., A..., typename RowRole<O>::Output...>;
@@ -54,9 +57,10 @@ template <typename... I, typename... A, typename... O> struct RowOperands<List<I
   // Bits of an element of all inputs with elements, or of all such outputs.
   static constexpr int array_bits =
       ((RowRole<I>::elements && !RowRole<I>::column ? storage<typename I::element>::bits : 0) + ... + 0);
-  static constexpr int column_bits =
-      ((RowRole<I>::column && !IS_PLACE<typename I::element> ? storage<typename I::element>::bits : 0) + ... + 0);
-  static constexpr int columns_read = (int(RowRole<I>::column && !IS_PLACE<typename I::element>) + ... + 0);
+  template <typename Role>  // whether whole shares of a column are read
+  static constexpr bool is_read = RowRole<Role>::column && !RowRole<Role>::run && !IS_PLACE<typename Role::element>;
+  static constexpr int column_bits = ((is_read<I> ? storage<typename I::element>::bits : 0) + ... + 0);
+  static constexpr int columns_read = (int(is_read<I>) + ... + 0);
   static constexpr int result_bits = ((RowRole<O>::elements ? storage<typename O::element>::bits : 0) + ... + 0);
 
   // The index in Inputs of the n-th input with elements (a member of P::Element), and of the n-th of each row.
@@ -98,6 +102,8 @@ template <typename P> struct RowArgs : RowArgsOf<P, RowSpace, typename operands_
 // The element type of an input with elements along a row, and of an output.
 template <typename P, int N>
 using element_in = typename type_at<typename P::Inputs, operands_of<P>::with_elements(N)>::element;
+template <typename P, int N>
+constexpr bool is_run = RowRole<type_at<typename P::Inputs, operands_of<P>::with_elements(N)>>::run;
 template <typename P, int I> using element_out = typename type_at<typename P::Outputs, I>::element;
 
 

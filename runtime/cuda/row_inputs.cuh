@@ -109,8 +109,8 @@ template <typename S, int N> struct ColumnShares {
   }
 };
 
-// Positions, which threads compute where they are used.
-template <typename S, int N> struct PlaceShares {
+// What nothing is loaded of before it is used.
+template <typename S, typename E> struct LateShares {
   using Args = typename S::Args;
   using Row = ThreadRow<S>;
 
@@ -121,9 +121,14 @@ template <typename S, int N> struct PlaceShares {
   __device__ void arrive(const Row&) {}
   __device__ void ask_for(const Args&, const Row&, i64) const {}
   __device__ bool aligned(const Row&) const { return true; }
-  template <bool READ> __device__ void words(const Args&, const Row&, i32, bool, bool, ShareWords<Place>&) const {}
+  template <bool READ> __device__ void words(const Args&, const Row&, i32, bool, bool, ShareWords<E>&) const {}
+};
+
+// Positions, which threads compute where they are used.
+template <typename S, int N> struct PlaceShares : LateShares<S, Place> {
   __device__ Lanes<Place, GROUP> share(
-      const Args& args, const Row& row, int, typename S::Index first, const ShareWords<Place>&) const {
+      const typename S::Args& args, const ThreadRow<S>& row, int, typename S::Index first,
+      const ShareWords<Place>&) const {
     const Place* const start = row.template input<N>();
     if constexpr (S::MODE != STEPPED) {
       return ::load<true, Place, GROUP>(start, first, row.length);
@@ -136,17 +141,32 @@ template <typename S, int N> struct PlaceShares {
   }
 };
 
+// What neighbours in a row share: few elements, which rows of other threads read too.
+template <typename S, int N, typename E = element_in<typename S::Program, N>> struct RunShares : LateShares<S, E> {
+  __device__ Lanes<E, GROUP> share(
+      const typename S::Args& args, const ThreadRow<S>& row, int, typename S::Index first, const ShareWords<E>&) const {
+    const storage_t<E>* const start = row.template input<N>();
+    const Along& steps = args.template elements<N>().steps;
+    if constexpr (S::MODE == STEPPED) return ::share<STEPPED, E>(start, first, row.length, steps, start, Span());
+    else return share_of_runs<E>(start, first, row.length, steps);
+  }
+};
+
 // All inputs with elements.
-template <bool COLUMN, typename E, typename S, int N> struct SharesOfInput { using type = ArrayShares<S, N>; };
-template <typename E, typename S, int N> struct SharesOfInput<true, E, S, N> { using type = ColumnShares<S, N>; };
-template <typename S, int N> struct SharesOfInput<true, Place, S, N> { using type = PlaceShares<S, N>; };
+enum { OF_ARRAY, OF_COLUMN, OF_RUN };
+template <int KIND, typename E, typename S, int N> struct SharesOfInput { using type = ArrayShares<S, N>; };
+template <typename E, typename S, int N> struct SharesOfInput<OF_COLUMN, E, S, N> { using type = ColumnShares<S, N>; };
+template <typename S, int N> struct SharesOfInput<OF_COLUMN, Place, S, N> { using type = PlaceShares<S, N>; };
+template <typename E, typename S, int N> struct SharesOfInput<OF_RUN, E, S, N> { using type = RunShares<S, N>; };
+template <typename S, int N>
+constexpr int kind_of = N < S::Operands::arrays ? OF_ARRAY : is_run<typename S::Program, N> ? OF_RUN : OF_COLUMN;
 template <typename S, typename N> struct RowInputsOf;
 template <typename S, int... N> struct RowInputsOf<S, Seq<N...>> {
   using P = typename S::Program;
   using Args = typename S::Args;
   using Row = ThreadRow<S>;
   using Chunk = Tuple<Lanes<element_in<P, N>, GROUP>...>;  // a thread's shares of one chunk
-  Tuple<typename SharesOfInput<(N >= S::Operands::arrays), element_in<P, N>, S, N>::type...> of;
+  Tuple<typename SharesOfInput<kind_of<S, N>, element_in<P, N>, S, N>::type...> of;
 
   // All loads are under way before the first is used.
   __device__ void load(const Args& args, const Row& row) {

@@ -260,6 +260,33 @@ __device__ __noinline__ ShareWords<E> share_apart(
   return reinterpret_cast<const ShareWords<E>&>(lanes);
 }
 
+// A share of what neighbours in a row share, along two axes at most: elements of one run or of two, where these are not
+// short.
+template <typename E, typename Index>
+__device__ inline Lanes<E, GROUP> share_of_runs(
+    const storage_t<E>* row, Index first, Index length, const Along& steps) {
+  if constexpr (Lanes<E, GROUP>::units < GROUP) return share<STEPPED, E>(row, first, length, steps, row, Span());
+  Lanes<E, GROUP> lanes;
+  const Divide& run = steps.extent[INNER - 1];
+  const i64 apart = steps.of[INNER - 2], inside = steps.of[INNER - 1];
+  const Index each = Index(run.divisor), index = run(first), left = (index + 1) * each - first;
+  const storage_t<E>* const from = row + index * apart;
+  if (__builtin_expect(inside == 0 && each >= GROUP, 1)) {
+    const storage_t<E> one = *from;
+    const storage_t<E> other = left < min(length - first, Index(GROUP)) ? from[apart] : one;
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) lanes.data[i] = i < left ? one : other;
+  } else {
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) {
+      const Index later = run(first + i);
+      const i64 at = (later - index) * apart + (first + i - later * each) * inside;
+      lanes.data[i] = first + i < length ? from[at] : storage_t<E>{};
+    }
+  }
+  return lanes;
+}
+
 template <typename E> __device__ inline bool starts_aligned(const storage_t<E>* row) {
   return (u32(u64(row)) & (alignof(Lanes<E, GROUP>) - 1)) == 0;
 }

@@ -198,6 +198,12 @@ class Operation(Record, TypeCombinations, Shapes):
         """Whether an operand has elements of its own along a row, one for each place or shared by some."""
         return any(dim.name in self.along and dim.block is None for dim in operand.dims)
 
+    def in_runs(self, operand: Operand) -> bool:
+        """Whether neighbours in a row share each element of an operand in memory: it has some of the dimensions that
+        rows lie along."""
+        along = {dim.name for dim in operand.dims if dim.block is None}.intersection(self.along)
+        return 0 < len(along) < len(self.along) and operand in self.read and not self.analysis.scans
+
     @cached_property
     def of_rows(self) -> tuple[Operand, ...]:
         """Inputs of an elementwise operation that differ between rows, where others differ between columns: those

@@ -28,6 +28,7 @@ from skuda.schedules.split_reduction import SplitReductionKernels
 from skuda.schedules.variant import TUNED, RowMode
 
 _RESERVED = 1 << 10  # bytes of shared memory that a block takes for itself
+_RUN_AXES = 2  # of a row, that what its neighbours share lies along: row_moves.cuh's share_of_runs
 
 
 class Rows(Record):
@@ -71,13 +72,16 @@ class Rows(Record):
 
     def steps(self, position: int) -> tuple[int, ...]:
         """Slots of row_moves.cuh's Along of an operand."""
-        free = INNER - len(self.inner)
-        extents = [1] * free + [axis.extent or 1 for axis in self.inner]
+        inner = self.inner_of([position])
+        free = INNER - len(inner)
+        extents = [1] * free + [axis.extent or 1 for axis in inner]
         return abi.ALONG.pack(
-            axes=len(self.inner),
-            of=(*[0] * free, *(axis.strides[position] for axis in self.inner)),
-            extent=divisions(extents),
+            axes=len(inner), of=(*[0] * free, *(axis.strides[0] for axis in inner)), extent=divisions(extents)
         )
+
+    def inner_of(self, positions: Sequence[int]) -> list[Axis]:
+        """What a row lies along in some of the operands."""
+        return merged([Axis(each.extent, tuple([each.strides[i] for i in positions])) for each in self.inner], 1)
 
 
 class RowKernels(KernelGeometry):
@@ -99,7 +103,7 @@ class RowKernels(KernelGeometry):
         super().__init__(operation, types, sizes)
         operation = self.operation
         self.along, self.block = operation.along, operation.block
-        self.vectors = tuple(self.operation.runs_along(operand) for operand in operation.operands)
+        self.vectors = tuple([operation.runs_along(o) and not operation.in_runs(o) for o in operation.operands])
         self._variants = row_variants(operation, types)
         self._of_few = {(each.threads, each.chunks): each for each in self._variants if each.kernel == FEW_ROWS}
         clusters = cluster_variants(operation)
@@ -124,7 +128,7 @@ class RowKernels(KernelGeometry):
         if split is not None:
             return split
         arrays, operands, rows = self.found_in(layouts)
-        along = [self.operation.runs_along(operand) for operand in operands]
+        along = [self.operation.runs_along(o) and not self.operation.in_runs(o) for o in operands]
         mode = self.mode_of(layouts, arrays, rows, along)
         head, strides = rows.head, self.strides_of(operands, arrays, rows)
         count = rows.count
@@ -229,14 +233,17 @@ class RowKernels(KernelGeometry):
 
     def mode_of(self, layouts: Layouts, arrays: Sequence[int], rows: Rows, along: Sequence[bool]) -> RowMode:
         """How the elements of the rows lie."""
-        steps = [step for step, runs in zip(rows.inner[-1].strides, along, strict=True) if runs]
-        if len(rows.inner) > 1 or (rows.length > 1 and any(step != 1 for step in steps)):
+        own = [position for position, runs in enumerate(along) if runs]
+        inner = rows.inner_of(own)
+        if len(inner) > 1 or (rows.length > 1 and any(step != 1 for step in inner[0].strides)):
+            return RowMode.STEPPED
+        if any(len(rows.inner_of([position])) > _RUN_AXES for position in set(range(len(along))).difference(own)):
             return RowMode.STEPPED
         if not layouts.aligned or rows.length % GROUP or rows.last % GROUP:
             return RowMode.UNIT
-        for position, (index, runs) in enumerate(zip(arrays, along, strict=True)):
-            bits = min(128, GROUP * self.bits[index])
-            if runs and any(axis.strides[position] * self.bits[index] % bits for axis in rows.axes):
+        for position in own:
+            bits = min(128, GROUP * self.bits[arrays[position]])
+            if any(axis.strides[position] * self.bits[arrays[position]] % bits for axis in rows.axes):
                 return RowMode.UNIT
         return RowMode.WHOLE
 
@@ -269,10 +276,11 @@ class RowKernels(KernelGeometry):
         inner = merged(inner, 1) if prod(axis.extent for axis in inner) else [Axis(0, (0,) * len(operands))]
         inner = [axis for axis in inner if axis.extent != 1] or [Axis(1, (0,) * len(operands))]
         inner = merged(inner, 1)
-        if len(inner) > (1 if self.packed else INNER):
+        several = self._axes_along(operands, Rows([], inner, last, None))
+        if several > (1 if self.packed else INNER):
             most = "4-bit codes are packed along one" if self.packed else f"at most {INNER} are served"
             raise Unsupported(
-                f"{self.operation.class_name}Plan: {', '.join(self.along)} are {len(inner)} axes that do not follow "
+                f"{self.operation.class_name}Plan: {', '.join(self.along)} are {several} axes that do not follow "
                 f"each other in memory, {most}; copy the operands to contiguous arrays"
             )
         axes = []
@@ -287,6 +295,14 @@ class RowKernels(KernelGeometry):
                 f"{AXES} are served; copy an operand to a contiguous array"
             )
         return Rows(axes, inner, last, where)
+
+    def _axes_along(self, operands: Sequence[Operand], rows: Rows) -> int:
+        """Axes that rows lie along in an operand, at most; where codes are packed, in all but those in runs."""
+        if not self.packed:
+            return max([len(rows.inner_of([position])) for position in range(len(operands))])
+        op = self.operation
+        apart = [op.in_runs(operand) and op.bits(operand, self.types) >= 8 for operand in operands]
+        return len(rows.inner_of([position for position, each in enumerate(apart) if not each]))
 
     @property
     def inner_axes(self) -> int:

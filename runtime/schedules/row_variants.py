@@ -151,7 +151,7 @@ def takes_few_rows(operation: Operation) -> bool:
     """Whether an operation has schedules for few rows."""
     analysis = operation.analysis
     apart = operation.block or operation.of_alternative or analysis.split or analysis.scans
-    return bool(analysis.over and not apart)
+    return bool(analysis.over and not apart and not any(map(operation.in_runs, operation.inputs)))
 
 
 @cache

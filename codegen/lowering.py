@@ -14,6 +14,7 @@ from math import copysign
 from skuda.codegen.expr import parse_alone
 from skuda.codegen.intrinsics import HALVED, TRANSCENDENTAL
 from skuda.codegen.nodes import DIM, INT, REAL, Node, Scope
+from skuda.codegen.ranges import ends_of
 
 
 class Site(Enum):
@@ -53,6 +54,8 @@ class Lowering:
         placed: the name that must be a position along the row: the object is made from the row's length too.
         finite_with: two names: of the first, an operand's element, it must be known that it is finite where the second
             is.
+        usual: the names of which it must be proven that, unless they are NaN, nothing on the way of a quotient leaves
+            the range of normal numbers.
         halved: whether it holds only where the pattern's function may be less precise than C.
     """
 
@@ -67,6 +70,7 @@ class Lowering:
     ranged: str = ""
     placed: str = ""
     finite_with: tuple[str, str] | None = None
+    usual: tuple[str, ...] = ()
     halved: bool = False
 
     @property
@@ -106,8 +110,8 @@ LOWERINGS = (
     Lowering("x / (1 + exp(-x))", "logistic_product{precise}<FAST{precision}>({x}, usual)", ROW, each=("x",)),
     Lowering("x / (1 + exp(u))", "logistic_quotient{precise}<FAST, {x_type}{precision}>({x}, {u}, usual)", ROW,
              each=("x", "u"), finite_with=("x", "u")),
-    Lowering("1 / (1 + exp(-0.5 * abs(x)) * exp(-0.5 * abs(x)))", "logistic_share{precise}<C{precision}>({x})",
-             ELEMENTS, each=("x",)),
+    Lowering("1 / y", "sure_inverse({y})", ELEMENTS, each=("y",), usual=("y",)),
+    Lowering("x / y", "sure_quotient({x}, {y})", ELEMENTS, each=("y",), usual=("x", "y")),
     Lowering("sigmoid(x)", "row_logistic_as<FAST{precision}>({x}, usual)", ROW, each=("x",), halved=True),
     Lowering("exp(x)", "row_exponential{precise}<FAST{precision}>({x}, usual)", ROW, each=("x",)),
     Lowering("x / y", "row_quotient<FAST>({x}, {y}, usual)", ROW),
@@ -160,6 +164,7 @@ def lowered(
             and (not rule.placed or placed(found[rule.placed]))
             and (not rule.within or all(_is_quick(found[name], varies) for name in rule.each))
             and (not rule.halved or found[PRECISION].precise_as)
+            and all(_is_usual(found[name]) for name in rule.usual)
             and (rule.finite_with is None or _finite_with(*(found[name] for name in rule.finite_with)))
         ):
             return rule, found
@@ -187,6 +192,11 @@ def _is_quick(node: Node, varies: Callable[[Node], bool]) -> bool:
     if not varies(node):
         return True
     return node.op not in TRANSCENDENTAL and all(_is_quick(part, varies) for part in node.args)
+
+
+def _is_usual(node: Node) -> bool:
+    low, high = ends_of(node)
+    return low >= 2.0**-60 and high <= 2.0**60
 
 
 def _signed(number: Node) -> tuple[float, float]:

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
+from math import exp, inf
 
 import numpy as np
 
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
-from skuda.codegen.nodes import INT, PLACED, REDUCE, Node
+from skuda.codegen.nodes import INT, PLACED, REAL, REDUCE, Node
 from skuda.codegen.operators import OPERATORS, WRAPS
 from skuda.codegen.reductions import LENGTH_BITS, REDUCTIONS
 from skuda.model.dtypes import DTYPES
@@ -118,6 +119,33 @@ _ANY = _between(-(1 << 63), (1 << 63) - 1)  # what 64 bits hold
 def _signed_bits(value: int) -> int:
     """How many bits hold it, beside the sign."""
     return (~value if value < 0 else value).bit_length()
+
+
+_ROUGH = 1 + 2.0**-8  # a computed value is off by less, in half types and of several steps too
+
+
+def ends_of(node: Node) -> tuple[float, float]:
+    """Two numbers between which a real lies as it is computed, unless it is NaN: infinities where nothing is known."""
+    args = [ends_of(each) if each.kind == REAL else (-inf, inf) for each in node.args if each.kind != "bool"]
+    if node.op == "number":
+        return (float(node.text),) * 2
+    if node.op == "neg":
+        return -args[0][1], -args[0][0]
+    if node.op == "abs":
+        low, high = args[0]
+        return max(low, -high, 0.0), max(-low, high)
+    if node.op == "where":
+        return min(args[0][0], args[1][0]), max(args[0][1], args[1][1])
+    if node.op == "+":
+        found = [args[0][0] + args[1][0], args[0][1] + args[1][1]]
+    elif node.op == "*":
+        found = [x * y if x and y else 0.0 for x, y in product(*args)]  # 0 times an infinity is NaN
+    elif node.op == "exp":
+        found = [exp(each) if each <= 700 else inf for each in args[0]]
+    else:
+        return -inf, inf
+    low, high = min(found), max(found)
+    return min(low * _ROUGH, low / _ROUGH), max(high * _ROUGH, high / _ROUGH)
 
 
 class Ranges:

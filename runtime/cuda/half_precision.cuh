@@ -56,11 +56,6 @@ template <typename T, typename C> __device__ __noinline__ C careful_logistic_as(
   return divided(x, C(1) + exponential_as<T>(u));
 }
 
-template <typename C, typename T> __device__ inline C logistic_share_as(C x) {
-  const C decay = exponential_as<T>(C(-0.5) * absolute(x));
-  return inverse(C(1) + decay * decay);
-}
-
 // As row_exponential, logistic_product and logistic_quotient of quick.cuh.
 template <int FAST, typename T, typename C> __device__ inline C row_exponential_as(C x, bool& usual) {
   if constexpr (IS_QUICK<T>) {

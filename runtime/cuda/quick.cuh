@@ -69,12 +69,6 @@ template <int FAST, typename E, typename C> __device__ inline C quotient_of(C x,
   }
 }
 
-// The scheme of quick_quotient where nothing on the way leaves the range of normal numbers.
-template <typename C> __device__ inline C sure_quotient(C x, C s) {
-  const C y = inverse(s), q0 = x * y;
-  return fused(-fused(s, q0, -x), y, q0);
-}
-
 // x / (1 + e^-x). Up to 2^-26 the divisor is 2, so that the quotient is q0 and no remainder is left that counts; beyond,
 // nothing leaves the range of normal numbers where the divisor lies in 1 .. 2^100.
 template <int FAST, typename C> __device__ inline C logistic_product(C x, bool& usual) {
@@ -99,12 +93,6 @@ template <int FAST, typename E, typename C> __device__ inline C logistic_quotien
   } else {
     return careful_logistic(x, u);
   }
-}
-
-// 1 / (1 + e^-|x|), where e^(-|x| / 2) is known: the divisor lies in 1 .. 2.
-template <typename C> __device__ inline C logistic_share(C x) {
-  const C decay = exponential(C(-0.5) * absolute(x));
-  return inverse(C(1) + decay * decay);
 }
 
 // An index along a row of so many elements: of rows that are not too long, 32 bits tell indices apart.

@@ -128,6 +128,14 @@ template <typename C> __device__ inline C quick_quotient(C x, C s, C y, bool& us
   const C q0 = x * y;
   return fused(-fused(s, q0, -x), y, q0);
 }
+
+// 1 / s, and the scheme of quick_quotient, where nothing on the way leaves the range of normal numbers.
+template <typename C> __device__ inline C sure_inverse(C s) { return inverse(s); }
+template <typename C> __device__ inline C sure_quotient(C x, C s) {
+  const C y = inverse(s), q0 = x * y;
+  return fused(-fused(s, q0, -x), y, q0);
+}
+
 template <int FAST, typename C> __device__ inline C quotient(C x, C s, bool& usual) {
   return FAST ? quick_quotient(x, s, inverse(s), usual) : divided(x, s);
 }

@@ -115,7 +115,7 @@ def by_elements(program) -> bool:
     return any(part.op == "/" and part.args[1].names() & whole for part in parts)
 
 
-INVERTED = ("silu_backward",)  # a divisor from 1 to 2, whose inverse needs no way out
+INVERTED = ("silu_backward", "mish_backward")  # divisors from 1 to 5, whose inverses need no way out
 FUNCTIONS_DIVIDED = ("softplus",)  # to ask the range of what is divided would be to compute the function twice
 
 
@@ -241,3 +241,22 @@ def test_what_a_vector_is_asked_before_its_elements_are_computed(formula, ranges
     inputs = "; ".join(f"{name}: {what}" for name, what in operands.items() if name in re.findall(r"\w+", formula))
     program = ElementwiseProgram(program_of(formula, inputs))
     assert list(program.ranges) == ranges
+
+
+@pytest.mark.parametrize(
+    "formula, expected",
+    [
+        ("1 / (2 + exp(-abs(x)))", "sure_inverse("),
+        ("1 / where(x < 0, exp(min(x, 0)) * exp(-2 * abs(x)) + 0.5, 3)", "C(1) / "),  # of min nothing is known
+        ("1 / (exp(-abs(x)) + abs(x))", "C(1) / "),  # 0 as far as is known, and infinite
+        ("1 / (2 - exp(-abs(x)))", "C(1) / "),  # nor of differences
+        ("(1 + exp(-abs(x))) / where(x < 0, 3, 1 + exp(-x * 0))", "C(1)) / "),
+        ("(1 + exp(-abs(x))) / where(x < 0, 3, 1 + exp(-abs(x)))", "sure_quotient("),
+        ("exp(-abs(x)) / (1 + exp(-abs(x)))", " / "),  # a subnormal dividend
+    ],
+)
+def test_a_division_of_what_is_known_to_be_usual_asks_nothing(formula, expected):
+    """By the ends between which parts lie: an exponential of what is not above 0 is 1 at most."""
+    program = ElementwiseProgram(program_of(formula, "x: T[*n, d]"))
+    assert expected in program.outputs[0].formula
+    assert ("sure_" in program.outputs[0].formula) == ("sure_" in expected)

@@ -69,9 +69,10 @@ struct SmallQuotient {
   static __device__ f32 from_integer(i32 x) { return __int_as_float(0x4b400000 + x) - INTEGER; }
   static __device__ i32 to_integer(f32 x) { return __float_as_int(x + INTEGER) - 0x4b400000; }
 };
-__device__ inline bool are_small(i64 a, i64 b) { return (((u64(a) + 32768) | (u64(b) + 32768)) >> 16) == 0; }
 
-// Whether the upper half has nothing but the sign of the lower one; said so that compilers see where it always has.
+// Whether the upper bits have nothing but the sign of the lower 16, of the lower half; said so that compilers see where
+// they always have.
+__device__ inline bool is_small(i64 x) { return x >> 15 == i64(u64(x) << 48) >> 63; }
 __device__ inline bool is_narrow(i64 x) { return i32(x >> 32) == i32(i64(u64(x) << 32) >> 63); }
 
 __device__ __noinline__ i64 wide_floor_quotient(i64 a, i64 b) {
@@ -86,14 +87,14 @@ __device__ __noinline__ i64 wide_modulo(i64 a, i64 b) {
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 __device__ inline i64 floor_quotient(i64 a, i64 b) {
-  if (are_small(a, b)) return b == 0 ? 0 : SmallQuotient::to_integer(SmallQuotient(i32(a), i32(b)).count);
+  if (is_small(a) && is_small(b)) return b == 0 ? 0 : SmallQuotient::to_integer(SmallQuotient(i32(a), i32(b)).count);
   if (!(is_narrow(a) && is_narrow(b))) return wide_floor_quotient(a, b);
   const Sizes of{i32(a), i32(b)};
   const i64 quotient = of.apart ? -i64(of.quotient) - (of.rest != 0) : i64(of.quotient);
   return b == 0 ? 0 : quotient;
 }
 __device__ inline i64 modulo(i64 a, i64 b) {
-  if (are_small(a, b)) return SmallQuotient::to_integer(SmallQuotient(i32(a), i32(b)).rest);
+  if (is_small(a) && is_small(b)) return SmallQuotient::to_integer(SmallQuotient(i32(a), i32(b)).rest);
   if (!(is_narrow(a) && is_narrow(b))) return wide_modulo(a, b);
   const Sizes of{i32(a), i32(b)};
   const i64 rest = of.apart && of.rest != 0 ? of.divisor - of.rest : of.rest;

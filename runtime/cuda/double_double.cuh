@@ -30,6 +30,11 @@ __device__ inline DoubleDouble pair_quotient(DoubleDouble n, DoubleDouble d) {
   const f64 rest = (((n.high - product.high) - product.low) + n.low) - quotient * d.low;
   return {quotient, divided(rest, d.high)};
 }
+// c + p x, rounded once but for the low part of c.
+__device__ inline DoubleDouble pair_step(f64 p, f64 x, DoubleDouble c) {
+  const f64 value = fused(p, x, c.high);
+  return {value, fused(p, x, c.high - value) + c.low};
+}
 __device__ inline DoubleDouble pair_root(DoubleDouble x) {
   const f64 root = sqrt(x.high);
   const DoubleDouble square = two_product(root, root);

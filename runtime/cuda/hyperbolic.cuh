@@ -28,12 +28,12 @@ __device__ inline f64 inverse_of(f64 x, f64 one) {
   const DoubleDouble sum = two_sum(square.high, one);
   const DoubleDouble root = pair_root(fast_two_sum(sum.high, sum.low + square.low));
   const DoubleDouble argument = two_sum(root.high, x);
-  const DoubleDouble log = logarithm_pair(argument.high, argument.low + root.low, 0);
+  const DoubleDouble log = logarithm_terms(argument.high, argument.low + root.low, 0);
   return log.high + log.low;
 }
 // log(2 x) for x from 2^30 on.
 __device__ inline f64 inverse_beyond(f64 x) {
-  const DoubleDouble log = logarithm_pair(x, 0.0, 1);
+  const DoubleDouble log = logarithm_terms(x, 1);
   return log.high + log.low;
 }
 
@@ -52,7 +52,7 @@ __device__ inline f64 inverse_hyperbolic_tangent(f64 x) {
   if (!(size < 1.0)) return size == 1.0 ? copysign(infinity(), x) : not_a_number();
   if (size < 0x1p-20) return copysign(size + size * size * size * 0x1.5555555555555p-2, x);
   const DoubleDouble quotient = pair_quotient(two_sum(1.0, size), two_sum(1.0, -size));
-  const DoubleDouble log = logarithm_pair(quotient.high, quotient.low, 0);
+  const DoubleDouble log = logarithm_terms(quotient.high, quotient.low, 0);
   return copysign(0.5 * (log.high + log.low), x);
 }
 

@@ -4,19 +4,7 @@
 #include "powers.cuh"
 
 // What is added to s = sqrt(-log(1 - x^2)) on pieces, by the distance from their centers: the highest power first.
-static __device__ const f64 inverse_error_table[7][15] = {
-  {0x1.2ebe7acc592efp-22, 0x1.0ebeaace2d8cfp-21, -0x1.bc85cb9103808p-22, -0x1.dc88f2548760bp-19,
-   -0x1.90561ba51a3a5p-18, 0x1.73b3c9c738ac5p-18, 0x1.b32a6003e5f56p-15, 0x1.2d8a223717f92p-14,
-   -0x1.e42d4b128aa5ep-14, -0x1.a30c2a4efa5c5p-11, -0x1.df986226a3f71p-10, 0x1.0e69454a5a86fp-7,
-   0x1.6447911ddb08cp-6, -0x1.8dbf51cc061bbp-4, -0x1.47cb1974bfc7p-4},
-  {-0x1.0bd09d1ad434dp-20, -0x1.0af9f324e7087p-21, 0x1.04ed11f21ab4cp-18, 0x1.dea92fbc2d0c3p-18,
-   -0x1.1261e7e2c2f85p-17, -0x1.72a190d11db9dp-15, -0x1.2305d498e3a9ap-16, 0x1.94426c0dc7377p-13,
-   0x1.6c1b808cb4527p-12, -0x1.32c56086f62c1p-11, -0x1.d28ced980e6e8p-9, 0x1.cb07af9d12589p-9,
-   0x1.e771e666e30dbp-6, -0x1.30259929673c7p-4, -0x1.e17f8f413c222p-4},
-  {0x1.f680bb16329f5p-20, 0x1.3dd7f88407ba6p-20, -0x1.f525b130f24e2p-18, -0x1.c4b4e7fe5388fp-18,
-   0x1.e01765c5025e6p-16, 0x1.1fc21707b8026p-15, -0x1.de2b21750f6bap-14, -0x1.67346b3255cadp-13,
-   0x1.07235ef12de12p-11, 0x1.e8203c09ad366p-11, -0x1.aa045a3c2ec5bp-9, -0x1.d2bc489205f49p-9,
-   0x1.e5b1f9f788584p-6, -0x1.7288b008b725p-5, -0x1.2adb9b85d1e65p-3},
+static __device__ const f64 inverse_error_table[4][15] = {
   {-0x1.e57aad3f557e8p-22, -0x1.2f3c8bd8a9251p-19, 0x1.1535f4873c023p-18, 0x1.a97ed3de99f6ap-18,
    -0x1.890a2c0411a08p-16, -0x1.f93aa6d54e18dp-19, 0x1.b9ae5e1143ef6p-14, -0x1.a1c5e6d8271ffp-14,
    -0x1.8722f0ee24e52p-12, 0x1.125192875df37p-10, 0x1.87d8af99e4d49p-13, -0x1.c9507a3c1e175p-8,
@@ -34,9 +22,8 @@ static __device__ const f64 inverse_error_table[7][15] = {
    0x1.bb19cff8b49a6p-19, -0x1.f04bc3e433b1ep-17, 0x1.e6c63af7cf85bp-15, -0x1.4da6d5ec81eeep-13,
    -0x1.0c341d0b1bbb4p-12, 0x1.4ec5477ebc2e6p-7, -0x1.2efa5d4b895ffp-3},
 };
-static __device__ const f64 inverse_error_centers[7] = {
-  0x1.7ae147ae147aep-1, 0x1.2ccccccccccccp+0, 0x1.a666666666666p+0, 0x1.199999999999ap+1, 0x1.7333333333333p+1,
-  0x1.ecccccccccccdp+1, 0x1.4d70a3d70a3d7p+2,
+static __device__ const f64 inverse_error_centers[4] = {
+  0x1.199999999999ap+1, 0x1.7333333333333p+1, 0x1.ecccccccccccdp+1, 0x1.4d70a3d70a3d7p+2,
 };
 template <i32 COUNT> __device__ inline f64 polynomial_of(const f64 (&row)[COUNT], f64 t) {
   f64 p = row[0];
@@ -45,30 +32,33 @@ template <i32 COUNT> __device__ inline f64 polynomial_of(const f64 (&row)[COUNT]
   return p;
 }
 
-// Of a size below 1.
-__device__ inline f64 inverse_error_near(f64 size) {
-  const f64 square = size * size, raised = size < 0x1p-500 ? size * 0x1p500 : size;
-  const f64 p = unfused_polynomial(square, 0x1.b0803c1fb23f1p-4, -0x1.2561d4da87355p-4, 0x1.179c4792fa39bp-4,
-      0x1.ceb2eafb50646p-8, 0x1.d18603f8a18bdp-6, 0x1.c21153b6a09fp-6, 0x1.0409196399efep-5, 0x1.2ab26e1d2aa4ep-5,
-      0x1.5eeb83ca0b334p-5, 0x1.a7c8594bb2559p-5, 0x1.0a1318a44513bp-4, 0x1.62847c47c9ef3p-4, 0x1.053c2c0ab9261p-3,
-      0x1.db29fb2fee5e4p-3);
-  const DoubleDouble product = two_product(raised, 0x1.c5bf891b4ef6bp-1);
-  const f64 value = product.high + (product.low + raised * (-0x1.618f13eb7ca89p-55 + square * p));
-  return size < 0x1p-500 ? value * 0x1p-500 : value;
-}
-__device__ inline f64 inverse_error_far(f64 size) {
+// Where 1 - x^2 is below e^-5.
+__device__ __noinline__ f64 inverse_error_end(f64 size) {
   const f64 less = 1.0 - size;
   const DoubleDouble more = two_sum(1.0, size), share = two_product(less, more.high);
   const DoubleDouble log = logarithm_pair(share.high, share.low + less * more.low, 0);
   const DoubleDouble s = pair_root({-log.high, -log.low});
-  const f64 x = s.high;
-  const i32 piece = (x >= 0.95) + (x >= 1.4) + (x >= 1.9) + (x >= 2.5) + (x >= 3.3) + (x >= 4.4);
+  const i32 piece = (s.high >= 2.5) + (s.high >= 3.3) + (s.high >= 4.4);
   return s.high + (s.low + polynomial_of(inverse_error_table[piece], s.high - inverse_error_centers[piece]));
 }
+// x P(u) with u = log(1 - x^2) in two parts, P a pair, whose slope is near -0.24. A small x is raised.
 __device__ inline f64 inverse_error(f64 x) {
-  const f64 size = fabs(x);
-  if (!(size < 1.0)) return size == 1.0 ? copysign(infinity(), x) : not_a_number();
-  return copysign(size < 0.5 ? inverse_error_near(size) : inverse_error_far(size), x);
+  const f64 size = fabs(x), share = fused(-x, x, 1.0);
+  const DoubleDouble log = logarithm_terms(share, 0), u = fast_two_sum(log.high, log.low);
+  const f64 p = fused_polynomial(u.high, -0x1.52f29811dfdbdp-64, -0x1.2f6c6f517df9p-58, -0x1.eea37a24865ffp-54,
+      -0x1.e039b09037967p-50, -0x1.2fa9c6867276bp-46, -0x1.ff3a3a48fadaap-44, -0x1.18e9c0d29a421p-41,
+      -0x1.971873eef3d1cp-40, -0x1.39c2ac3e384e1p-38, -0x1.91f6f94daddfcp-36, -0x1.311bb9c36052fp-35,
+      0x1.1226f06dfc6b9p-31, 0x1.8f4c9633b129cp-31, -0x1.880141f72f0dfp-26, -0x1.4080413291a18p-25,
+      0x1.0fcda95996f5ep-20, 0x1.0f1e30d02b891p-19, -0x1.87014ebc042fbp-15, -0x1.0c86b8606e754p-13,
+      0x1.3211025df5a02p-9, 0x1.7a72e72c1ecbfp-7, -0x1.db29fb2fee5e4p-3);
+  const DoubleDouble by = pair_step(p, u.high, {0x1.c5bf891b4ef6ap-1, 0x1.4f38760a41abbp-54});
+  const bool small = size < 0x1p-500;
+  const f64 raised = small ? size * 0x1p500 : size;
+  const DoubleDouble product = two_product(raised, by.high);
+  f64 value = product.high + (product.low + raised * (by.low - 0.24 * u.low));
+  value = small ? value * 0x1p-500 : value;
+  if (!(share >= 0x1.b993fe00d5376p-8)) value = size < 1.0 ? inverse_error_end(size) : size == 1.0 ? infinity() : not_a_number();
+  return copysign(value, x);
 }
 
 // (log(1 + g) - g) / g^2 for 1 + g from 0.707 to 1.414.

@@ -3,7 +3,9 @@
 #include "powers.cuh"
 
 __device__ inline f64 logarithm_one_plus_exponential(f64 x) {
-  return maximum(x, 0.0) + logarithm_one_plus(exponential(-absolute(x)));
+  const DoubleDouble sum = fast_two_sum(1.0, exponential(-absolute(x)));
+  const DoubleDouble log = logarithm_terms(sum.high, sum.low, 0);
+  return maximum(x, 0.0) + (log.high + log.low);
 }
 
 // 7/8 (e^r - 1 - r) / r^2 for |r| up to ln(2) / 2.

@@ -10,7 +10,7 @@ __device__ inline f64 log_odds(f64 x) {
   if (fabs(v) < 0x1p-20) return (v + v) + v * v * v * 0x1.5555555555555p-1;
   const bool small = x < 0x1p-500;
   const DoubleDouble quotient = pair_quotient({small ? x * 0x1p600 : x, 0.0}, two_sum(1.0, -x));
-  const DoubleDouble log = logarithm_pair(quotient.high, quotient.low, small ? -600 : 0);
+  const DoubleDouble log = logarithm_terms(quotient.high, quotient.low, small ? -600 : 0);
   return log.high + log.low;
 }
 

@@ -118,7 +118,7 @@ static __device__ const f64 logarithm_table[64][3] = {
 
 // log(1 + r) = r - r^2 / 2 + r^3 P(r) for |r| up to 2^-6.8.
 __device__ inline f64 logarithm_rest(f64 r) {
-  return unfused_polynomial(r, 0x1.c730d7a0dfe86p-4, -0x1.0008d8faea61ep-3, 0x1.249248f3691e8p-3, -0x1.5555553701adbp-3,
+  return fused_polynomial(r, 0x1.c730d7a0dfe86p-4, -0x1.0008d8faea61ep-3, 0x1.249248f3691e8p-3, -0x1.5555553701adbp-3,
       0x1.9999999999f56p-3, -0x1.00000000000f9p-2, 0x1.5555555555555p-2);
 }
 
@@ -133,28 +133,58 @@ __device__ inline Mantissa mantissa_of(f64 x) {
   return {__longlong_as_double(bits - (power << 52)), i32(power), i32(above >> 46) & 63};
 }
 
-// log((high + low) 2^raised), within 2^-65 of itself, for a normal high above 0; from 2^1000 on low is too small to
-// count.
-__device__ inline DoubleDouble logarithm_pair(f64 high, f64 low, i32 raised) {
-  const Mantissa x = mantissa_of(high);
+// What the table's step leaves of a mantissa: its product less 1 and what that lost, with a low part of the number.
+__device__ inline DoubleDouble stepped(Mantissa x) {
+  const DoubleDouble product = two_product(x.m, logarithm_table[x.step][0]);  // its first part less 1 is exact
+  return {product.high - 1.0, product.low};
+}
+__device__ inline DoubleDouble stepped(Mantissa x, f64 low) {
+  const DoubleDouble r = stepped(x);
+  return {r.high, r.low + low * two_to_the(-min(x.power, 1000)) * logarithm_table[x.step][0]};
+}
+// The logarithm of x 2^raised by what its step leaves, within 2^-65 of itself.
+__device__ inline DoubleDouble logarithm_pair_of(Mantissa x, DoubleDouble left, i32 raised) {
   const f64* const by = logarithm_table[x.step];
-  const DoubleDouble product = two_product(x.m, by[0]);  // its first part less 1 is exact
-  const DoubleDouble r =
-      fast_two_sum(product.high - 1.0, product.low + low * two_to_the(-min(x.power, 1000)) * by[0]);
-  const DoubleDouble square = two_product(r.high, r.high);
+  const DoubleDouble r = fast_two_sum(left.high, left.low), square = two_product(r.high, r.high);
   const f64 power = f64(x.power + raised);
-  const DoubleDouble sum = fast_two_sum(power * 0x1.62e42fefa38p-1 + by[1], r.high);  // the first is exact
+  const DoubleDouble sum = fast_two_sum(fused(power, 0x1.62e42fefa38p-1, by[1]), r.high);  // the first is exact
   const DoubleDouble less = fast_two_sum(sum.high, -0.5 * square.high);
   const f64 tail = (r.low - r.low * (r.high - square.high)) - 0.5 * square.low;
   const f64 small = ((sum.low + less.low) + (power * 0x1.ef35793c7673p-45 + by[2])) + tail;
   return fast_two_sum(less.high, small + r.high * square.high * logarithm_rest(r.high));
+}
+// The same within 2^-59, in fewer steps; the second part as it comes.
+__device__ inline DoubleDouble logarithm_terms_of(Mantissa x, DoubleDouble left, i32 raised) {
+  const f64* const by = logarithm_table[x.step];
+  const DoubleDouble r = fast_two_sum(left.high, left.low);
+  const f64 power = f64(x.power + raised);
+  const DoubleDouble sum = fast_two_sum(fused(power, 0x1.62e42fefa38p-1, by[1]), r.high);
+  const f64 small = (sum.low + r.low) + (power * 0x1.ef35793c7673p-45 + by[2]);
+  return {sum.high, small + r.high * r.high * (r.high * logarithm_rest(r.high) - 0.5)};
+}
+// log((high + low) 2^raised) for a normal high above 0; from 2^1000 on low is too small to count.
+__device__ inline DoubleDouble logarithm_pair(f64 high, f64 low, i32 raised) {
+  const Mantissa x = mantissa_of(high);
+  return logarithm_pair_of(x, stepped(x, low), raised);
+}
+__device__ inline DoubleDouble logarithm_pair(f64 high, i32 raised) {
+  const Mantissa x = mantissa_of(high);
+  return logarithm_pair_of(x, stepped(x), raised);
+}
+__device__ inline DoubleDouble logarithm_terms(f64 high, f64 low, i32 raised) {
+  const Mantissa x = mantissa_of(high);
+  return logarithm_terms_of(x, stepped(x, low), raised);
+}
+__device__ inline DoubleDouble logarithm_terms(f64 high, i32 raised) {
+  const Mantissa x = mantissa_of(high);
+  return logarithm_terms_of(x, stepped(x), raised);
 }
 
 // log x times a constant in two parts.
 __device__ inline f64 scaled_logarithm(f64 x, f64 high, f64 low) {
   if (!(x > 0.0 && is_finite(x))) return logarithm_end(x);
   const bool subnormal = x < 0x1p-1022;
-  const DoubleDouble log = logarithm_pair(subnormal ? x * 0x1p54 : x, 0.0, subnormal ? -54 : 0);
+  const DoubleDouble log = logarithm_terms(subnormal ? x * 0x1p54 : x, subnormal ? -54 : 0);
   const DoubleDouble product = two_product(log.high, high);
   return product.high + (product.low + (log.high * low + log.low * high));
 }
@@ -165,22 +195,25 @@ __device__ inline f64 logarithm_one_plus(f64 x) {
   if (!(x > -1.0 && is_finite(x))) return logarithm_end(x + 1.0);
   if (fabs(x) < 0x1p-54) return x;
   const DoubleDouble sum = two_sum(1.0, x);
-  const DoubleDouble log = logarithm_pair(sum.high, sum.low, 0);
+  const DoubleDouble log = logarithm_terms(sum.high, sum.low, 0);
   return log.high + log.low;
 }
 
-// The magnitude of a power, of a positive finite base, or of 0 or an infinity by its logarithm.
+// The magnitude of a power by the base's logarithm.
+__device__ inline f64 power_of(DoubleDouble log, f64 exponent) {
+  const DoubleDouble product = two_product(exponent, log.high);
+  const bool within = !(fabs(product.high) >= 800.0);
+  const f64 high = within ? product.high : copysign(800.0, product.high);
+  return exponential_value(exponential_parts(high, within ? product.low + exponent * log.low : 0.0));
+}
+// The same of a positive finite base, or of 0 or an infinity by its logarithm.
 __device__ inline f64 power_of(f64 base, f64 exponent) {
   DoubleDouble log = {base == 0.0 ? -infinity() : base, 0.0};
   if (base > 0.0 && is_finite(base)) {
     const bool subnormal = base < 0x1p-1022;
-    log = logarithm_pair(subnormal ? base * 0x1p54 : base, 0.0, subnormal ? -54 : 0);
+    log = logarithm_pair(subnormal ? base * 0x1p54 : base, subnormal ? -54 : 0);
   }
-  const f64 by = bounded(exponent, -0x1p65, 0x1p65);
-  const DoubleDouble product = two_product(by, log.high);
-  const bool usual = fabs(product.high) < 800.0;
-  return exponential_value(
-      exponential_parts(bounded(product.high, -800.0, 800.0), usual ? product.low + by * log.low : 0.0));
+  return power_of(log, bounded(exponent, -0x1p65, 0x1p65));
 }
 // base^exponent as C's pow has it, by the power of the magnitude; without branches, for vectors.
 template <typename C> __device__ inline C signed_power(C base, C exponent, C value) {
@@ -190,8 +223,17 @@ template <typename C> __device__ inline C signed_power(C base, C exponent, C val
   const C found = undefined ? C(not_a_number()) : odd ? copysign(size, base) : size;
   return (base == C(1)) | (exponent == C(0)) ? C(1) : found;
 }
-__device__ inline f64 power(f64 base, f64 exponent) {
+__device__ __noinline__ f64 power_end(f64 base, f64 exponent) {
   return signed_power(base, exponent, power_of(absolute(base), exponent));
+}
+// Of a normal base and a finite exponent, which integers tell: comparisons of f64 take twice the time.
+__device__ inline f64 power(f64 base, f64 exponent) {
+  const u32 size = u32(__double_as_longlong(base) >> 32) & 0x7fffffff;
+  const u32 by = u32(__double_as_longlong(exponent) >> 32) & 0x7ff00000;
+  if (size - 0x100000 >= 0x7fe00000 || by == 0x7ff00000) return power_end(base, exponent);
+  const f64 value = power_of(logarithm_pair(absolute(base), 0), exponent), half = 0.5 * exponent;
+  if (__double_as_longlong(base) >= 0) return value;
+  return rint(exponent) != exponent ? not_a_number() : rint(half) != half ? -value : value;
 }
 
 // 1 / sqrt(x).

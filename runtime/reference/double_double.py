@@ -84,6 +84,13 @@ def horner(coefficients: tuple[float, ...], x):
     return p
 
 
+def replaced(result, where, careful, x):
+    """A result, computed carefully at some places."""
+    if where.any():
+        result[where] = careful(x[where])
+    return result
+
+
 def spread(*arrays) -> list[np.ndarray]:
     """`np.broadcast_arrays`, which knows 32 axes, of as many as arrays may have."""
     shapes = [np.shape(array) for array in arrays]

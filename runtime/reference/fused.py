@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from skuda.reference.double_double import spread
+from skuda.reference.double_double import Pair, spread
 from skuda.reference.elementary import fma32, product_rest, round_to_odd, sum_rest
 
 _FEW, _MANY = 2.0**-900, 2.0**960  # between which nothing leaves the range, the product's rest neither
@@ -23,17 +23,36 @@ def fma(a, b, c):
     if a.dtype == np.float32:
         return fma32(a, b, c)
     product = a * b
-    rest = product_rest(a, b, product)
-    low = rest + c
-    high = product + low
-    second = round_to_odd(sum_rest(rest, c, low), sum_rest(product, low, high))
     size = np.abs(product)
     usual = (size > _FEW) & (size < _MANY) & (np.abs(a) < _MANY) & (np.abs(b) < _MANY) & (np.abs(c) < _MANY)
     simple = (product == 0) & ((a == 0) | (b == 0)) | ~(np.isfinite(a) & np.isfinite(b))
-    found = np.where(usual, high + second, product + c)
+    found = np.where(usual, multiply_add(a, b, c), product + c)
     for index in np.argwhere(~(usual | simple)):
         found[tuple(index)] = _exactly(*(float(each[tuple(index)]) for each in (a, b, c)))
     return found
+
+
+def multiply_add(a, b, c):
+    """The same of f64 where no product leaves the range that a sum feels."""
+    product = a * b
+    rest = product_rest(a, b, product)
+    low = rest + c
+    high = product + low
+    return high + round_to_odd(sum_rest(rest, c, low), sum_rest(product, low, high))
+
+
+def fused_horner(coefficients, x):
+    """A polynomial of f64, the highest power first, each step rounded once."""
+    p = coefficients[0] + np.zeros_like(x)
+    for coefficient in coefficients[1:]:
+        p = multiply_add(p, x, coefficient)
+    return p
+
+
+def pair_step(p, x, c: Pair) -> Pair:
+    """c + p x, rounded once but for the low part of c."""
+    value = multiply_add(p, x, c[0])
+    return value, multiply_add(p, x, c[0] - value) + c[1]
 
 
 def _exactly(a: float, b: float, c: float) -> float:

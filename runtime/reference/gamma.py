@@ -1,8 +1,9 @@
 """The logarithm of the gamma function and its derivative, in steps that CPU and GPU have in common, so that both give
 the same bits.
 
-runtime/cuda/gamma.cuh is the same text in C++. From 1 to 10 both are polynomials, each on its own piece; those around a
-zero have it as a factor. Beyond are their asymptotic series, below 1 a step to the right, below 0 the reflection.
+runtime/cuda/gamma.cuh is the same text in C++. From 1 to 2 both are polynomials with their zeros as factors, and steps
+by 1 lead there from all that is below 3 in size. From 3 to 10 they are polynomials on pieces, beyond their asymptotic
+series, from -3 on down the reflection; next to the first zeros below 0 polynomials by the distance from the zero.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from skuda.reference.double_double import (
     in_f32,
     pair_product,
     pair_quotient,
+    replaced,
     two_product,
     two_sum,
 )
+from skuda.reference.fused import fused_horner, pair_step
 from skuda.reference.gamma_f32 import digamma_f32, lgamma_f32
 from skuda.reference.gamma_zeros import (
     PI,
@@ -28,37 +31,14 @@ from skuda.reference.gamma_zeros import (
     derivative_near_zeros,
     has_cancelled,
     logarithm_near_zeros,
-    replaced,
 )
-from skuda.reference.powers import logarithm_pair
+from skuda.reference.powers import logarithm_pair, logarithm_terms
 from skuda.reference.trigonometric import cosine_near, sine_near
 
-_EDGES = np.array([0.5, 1.0, 2.0, 3.5, 5.75])  # of the pieces, as distances from 1
-_CENTERS = np.array([0.25, 0.75, 1.5, 2.75, 4.625, 7.375])
-# Of each piece: the highest power first, and behind the constant what its rounding lost. The first three are the
-# logarithm over u (u - 1).
+_EDGES = np.array([3.5, 5.75])  # of the pieces, as distances from 1
+_CENTERS = np.array([2.75, 4.625, 7.375])
+# Of each piece from 3 to 10: the highest power first, and behind the constant what its rounding lost.
 _LOGARITHM = np.array([
-    hexadecimal(
-        "0x1.e22b68bcae7cbp-11", "-0x1.3eeef4eadb456p-10", "0x1.6755695536c14p-10", "-0x1.df7b7c8dcb08ap-10",
-        "0x1.44e1d6520afcdp-9", "-0x1.b5c21815c59eep-9", "0x1.28abf8639f74cp-8", "-0x1.954521c43b61ap-8",
-        "0x1.1759df544285ep-7", "-0x1.858dc67c49c09p-7", "0x1.13b466d35a91ap-6", "-0x1.8e4684a8434f1p-6",
-        "0x1.28367ed88c3a9p-5", "-0x1.ccfde37c04686p-5", "0x1.83575d02c83bep-4", "-0x1.79f9bf0adea8dp-3",
-        "0x1.0c58fe25dca2cp-1", "-0x1.7408ca896d44fp-55",
-    ),
-    hexadecimal(
-        "0x1.f98b9e72b500cp-19", "-0x1.d37773f875e6ep-18", "0x1.901e99a0086c8p-17", "-0x1.74d4c371fa69p-16",
-        "0x1.5ddb2852886f8p-15", "-0x1.491b660598863p-14", "0x1.37765f53056e9p-13", "-0x1.28f25f46cebb8p-12",
-        "0x1.1daed5bb4d2a9p-11", "-0x1.16056279b24e8p-10", "0x1.12aa72f79a449p-9", "-0x1.14f7c58ea8137p-8",
-        "0x1.1f9587fa1dab7p-7", "-0x1.382e176f60b21p-6", "0x1.6cb6251711902p-5", "-0x1.e96586307946ep-4",
-        "0x1.ccf151e09cde8p-2", "0x1.040bdfa1f2a11p-56",
-    ),
-    hexadecimal(
-        "0x1.b9756a3c95d9ap-27", "-0x1.22d6fdd22620ep-25", "0x1.45cd99744a0fp-24", "-0x1.b0bcc001dae26p-23",
-        "0x1.23d8f42f9b7aap-21", "-0x1.87425c30165f5p-20", "0x1.07c6f4719879p-18", "-0x1.666fe83c397adp-17",
-        "0x1.eb8f7679dae04p-16", "-0x1.5501ac6d32794p-14", "0x1.e05c3c3939309p-13", "-0x1.59511fff10c94p-11",
-        "0x1.feef08b133995p-10", "-0x1.8a722dfc5e8b7p-8", "0x1.462044b0af66fp-6", "-0x1.31d26e932300fp-4",
-        "0x1.84afe00cddfdfp-2", "0x1.fd00267b22ff4p-56",
-    ),
     hexadecimal(
         "0x1.ac7f4dc324b26p-35", "-0x1.aeaae4b4477e3p-33", "0x1.7377d06a381e8p-31", "-0x1.7b3b6748ce6c2p-29",
         "0x1.8aac3602e447dp-27", "-0x1.9b1cb6e7e4489p-25", "0x1.b2275724f9f32p-23", "-0x1.d2e1c3bfb139ap-21",
@@ -81,29 +61,7 @@ _LOGARITHM = np.array([
         "0x1.29499da80f536p+3", "-0x1.ec6693a931cf2p-51",
     ),
 ]).T.copy()  # fmt: skip
-# The first two are the derivative over u - u0, its zero.
 _DERIVATIVE = np.array([
-    hexadecimal(
-        "-0x1.e4da46099718bp-7", "0x1.2f093f560474fp-6", "-0x1.369eb9bbce0adp-6", "0x1.844a5de4088b6p-6",
-        "-0x1.ed635b38c45f3p-6", "0x1.34682df0b298cp-5", "-0x1.81585d530e532p-5", "0x1.e1e1fb068b9a8p-5",
-        "-0x1.2d68e079d1d33p-4", "0x1.79483b54946f1p-4", "-0x1.d8cb5b94e1805p-4", "0x1.28dfeebc7edc3p-3",
-        "-0x1.7653f88cfd9aep-3", "0x1.dbae8a2049471p-3", "-0x1.3303dff259ac6p-2", "0x1.99d8501de709cp-2",
-        "-0x1.28888254be33fp-1", "0x1.13236660188ap+0", "0x1.5b67d680a1cacp-55",
-    ),
-    hexadecimal(
-        "-0x1.09b975b0abfe8p-15", "0x1.d10fce83c8982p-15", "-0x1.719f40b617711p-14", "0x1.437fed9bcd95ep-13",
-        "-0x1.1c4499d15ea8cp-12", "0x1.f1c6a078fb51ep-12", "-0x1.b3f1c41da7359p-11", "0x1.7e0aae608b763p-10",
-        "-0x1.4f1c290f4b4c9p-9", "0x1.2660210dde1c2p-8", "-0x1.0335d25aab73ep-7", "0x1.ca49472248d18p-7",
-        "-0x1.97cc6e105fe5dp-6", "0x1.6effaf57e602cp-5", "-0x1.510ab0e548b52p-4", "0x1.41c830a3206e4p-3",
-        "-0x1.4e15b17372db3p-2", "0x1.b763ca67112ap-1", "-0x1.05231abb9d97dp-57",
-    ),
-    hexadecimal(
-        "0x1.631998b999cb9p-24", "-0x1.bc4331d5b755p-23", "0x1.c8237f5d7ad8ap-22", "-0x1.1da25ea5c22dfp-20",
-        "0x1.6bdd21d1e0e15p-19", "-0x1.c88ea54caa83bp-18", "0x1.1eb450a1c8693p-16", "-0x1.692591f85a2a2p-15",
-        "0x1.c872e1d080f68p-14", "-0x1.21de1cbb6fb92p-12", "0x1.72e0083e31eb9p-11", "-0x1.dfdf12a9e0a16p-10",
-        "0x1.3bf9d580eca63p-8", "-0x1.ac61ab99aa0c2p-7", "0x1.31b4c4359dfc1p-5", "-0x1.e3bef327df0bbp-4",
-        "0x1.f62057f7296c9p-2", "0x1.680425af12b5ep-1", "-0x1.8de5425897876p-58",
-    ),
     hexadecimal(
         "0x1.f1bc0ebab1aa8p-35", "-0x1.d45c84625c61bp-33", "0x1.6a6fb241886f3p-31", "-0x1.560978bd49a0cp-29",
         "0x1.4896862d0d185p-27", "-0x1.376a24f7b6865p-25", "0x1.27e7ba4a3d91dp-23", "-0x1.1a8c80a7629bdp-21",
@@ -126,6 +84,71 @@ _DERIVATIVE = np.array([
         "0x1.03b74a78c4449p-3", "0x1.083d0d78f1f45p+1", "-0x1.ab06ca8e92f3ap-53",
     ),
 ]).T.copy()  # fmt: skip
+# Next to the first zeros below 0: by the distance from the zero, as above, and the zero in two parts.
+_LOGARITHM_BESIDE = np.array([
+    hexadecimal(
+        "0x1.f292389306889p+12", "0x1.1f4cbc5d70168p+12", "0x1.c4af43ce28af2p+10", "0x1.1a8d039dd5847p+10",
+        "0x1.a92e2d85d5bb7p+8", "0x1.286fcbf52078ep+8", "0x1.9297ad9da97acp+6", "0x1.48eaa80ac8038p+6",
+        "0x1.809f04ee74267p+4", "0x1.8d32f682ad5d6p+4", "0x1.7339fe04b2759p+2", "0x1.1718d7ca09e59p+3",
+        "0x1.694a6058a7858p+0", "0x1.36eebb002f55dp+2", "0x1.83fe966af535fp+0", "-0x1.775909a36a6a4p-55",
+        "-0x1.3a7fc9600f86cp+1", "-0x1.55f64f98af8dp-55",
+    ),
+    hexadecimal(
+        "-0x1.022cce88e06b9p+26", "0x1.16fd33509a638p+24", "-0x1.16b218e05b185p+22", "0x1.30bc80c93bb29p+20",
+        "-0x1.5070070350ed2p+18", "0x1.75855760d099p+16", "-0x1.a2d24784e8b2fp+14", "0x1.dba654bd3e628p+12",
+        "-0x1.12239be279627p+11", "0x1.4373f7d1dad15p+9", "-0x1.8588458205bd7p+7", "0x1.f504accc9cc46p+5",
+        "-0x1.4185ac30c8bf3p+4", "0x1.3267f3c265a52p+3", "-0x1.ea12da904b18cp+0", "-0x1.220130f99b2cfp-54",
+        "-0x1.5fb410a1bd901p+1", "0x1.a19a96d2e6f85p-54",
+    ),
+]).T.copy()  # fmt: skip
+_DERIVATIVE_BESIDE = np.array([
+    hexadecimal(
+        "0x1.0882082756565p+17", "-0x1.0271c3c94798ap+13", "0x1.01bcdf0af6f84p+15", "-0x1.b3b6dbb68da4ap+10",
+        "0x1.01556782aaa13p+13", "-0x1.709434fb64dcep+8", "0x1.00f12482f306fp+11", "-0x1.2d820c5f32bd1p+6",
+        "0x1.00a29e87bb024p+9", "-0x1.d69d76e6bc723p+3", "0x1.008bfe27eb6d7p+7", "-0x1.6168d467b73ebp+1",
+        "0x1.02118e3b13c53p+5", "-0x1.9e6287497864p-1", "0x1.1e12d46d5ae28p+3", "0x1.0cbb010bd488ap-51",
+        "-0x1.02172b05ee26p-1", "-0x1.2cd704405bff6p-57",
+    ),
+    hexadecimal(
+        "0x1.a8646300badb3p+19", "-0x1.62bf4d41ce5bfp+18", "0x1.2cf0cf8dbed2ap+17", "-0x1.eea4fc980eda8p+15",
+        "0x1.bba368ca08735p+14", "-0x1.61bd01f361639p+13", "0x1.4a0e83c884116p+12", "-0x1.f21ff936128b7p+10",
+        "0x1.f3719c2ae4b49p+9", "-0x1.549402ed313f9p+8", "0x1.84e00f75fe97dp+7", "-0x1.b6914540deca7p+5",
+        "0x1.3f4b97e4daf9dp+5", "-0x1.f35db31e6a1d4p+2", "0x1.3e20e129a441ep+3", "-0x1.944a31365ee6bp-52",
+        "-0x1.92d0cbc289d4ap+0", "-0x1.2262d144a30e4p-56",
+    ),
+    hexadecimal(
+        "0x1.c8c02baeef5aep+21", "-0x1.62f1dbf331849p+20", "0x1.0a67a7d400791p+19", "-0x1.9ce0ee2911c8ep+17",
+        "0x1.440641a24c0d5p+16", "-0x1.f2bd8312bef99p+14", "0x1.8b62faa18cca8p+13", "-0x1.2b2c92f91286p+12",
+        "0x1.e70574fcb2167p+10", "-0x1.615a45788968ep+9", "0x1.32d7d4249df15p+8", "-0x1.90d084fd9d995p+6",
+        "0x1.99bd233efef94p+5", "-0x1.98a9c8ee5f509p+3", "0x1.5b2582701b783p+3", "-0x1.ec1f096d4fce9p-51",
+        "-0x1.4e2c19f679e5ap+1", "0x1.c7b999bd14f47p-54",
+    ),
+    hexadecimal(
+        "0x1.45b21a43b69e4p+23", "-0x1.daf525f5c4c31p+21", "0x1.4b558694c4dbp+20", "-0x1.e2cc96ef9c389p+18",
+        "0x1.6127a6cdcf36bp+17", "-0x1.00b1303ae44e8p+16", "0x1.78c3991475696p+14", "-0x1.0fe6458e0c464p+13",
+        "0x1.94149c687ba55p+11", "-0x1.1d54b28e00e22p+10", "0x1.b860d0e008c05p+8", "-0x1.22e76b78ca974p+7",
+        "0x1.f94be5ed016a7p+5", "-0x1.0f036e4ba3313p+4", "0x1.74d47ec7ac492p+3", "0x1.3f8f2b994019ap-52",
+        "-0x1.d1514b041b2a8p+1", "0x1.f71449c2a5446p-55",
+    ),
+]).T.copy()  # fmt: skip
+# From 1 to 2 over the distances from zeros, by u - 1/2.
+_LOGARITHM_NEAR = hexadecimal(
+    "0x1.8ca55ab6b8718p-17", "-0x1.36d84fee907ffp-16", "0x1.c7d009a4fae3ap-17", "-0x1.6880fac68f031p-16",
+    "0x1.672b94917149fp-15", "-0x1.1cf3272629995p-14", "0x1.ba26ce28a34bp-14", "-0x1.61854b057e6e9p-13",
+    "0x1.1c7b46046a59cp-12", "-0x1.cb502b140a127p-12", "0x1.750aa27fe4301p-11", "-0x1.313e5323120b7p-10",
+    "0x1.f814b951d538bp-10", "-0x1.a5035375acabep-9", "0x1.64f0664fb6518p-8", "-0x1.34dbda128eee5p-7",
+    "0x1.133423527ae27p-6", "-0x1.007aa83cef9abp-5", "0x1.01af62a2929e1p-4", "-0x1.2aed059bd6085p-3",
+)  # fmt: skip
+_LOGARITHM_MIDDLE = hexadecimal("0x1.eeb95b094c191p-2", "0x1.346863f58b075p-56")
+_DERIVATIVE_NEAR = hexadecimal(
+    "-0x1.6b107f71aa124p-13", "0x1.104c9d0897b58p-12", "-0x1.3db05b36d9a48p-13", "0x1.dc8ae08af0fc4p-13",
+    "-0x1.f99f529bd0771p-12", "0x1.7b3b41b0b38cdp-11", "-0x1.1002aaf6255f5p-10", "0x1.980fc9c9f0be8p-10",
+    "-0x1.33661f9073563p-9", "0x1.cd3e42d157015p-9", "-0x1.5a071c746535bp-8", "0x1.03c00801ba958p-7",
+    "-0x1.86355f6f68797p-7", "0x1.256475e5ac975p-6", "-0x1.b9f8b1367959dp-6", "0x1.4de9aa05d3418p-5",
+    "-0x1.fb442029cdbf4p-5", "0x1.8512e5905d18p-4", "-0x1.2feeeb98a7cd8p-3", "0x1.eca189b8e6da1p-3",
+    "-0x1.b1cb63005ee97p-2",
+)  # fmt: skip
+_DERIVATIVE_MIDDLE = hexadecimal("0x1.e6f0cbb873617p-1", "-0x1.f789c8f062b61p-55")
 _ZERO = hexadecimal("0x1.d8b618d5af8fep-2", "-0x1.1e563779a1f5bp-56")
 # By powers of 1 / x^2, from 9 on.
 _LOGARITHM_SERIES = hexadecimal(
@@ -139,6 +162,7 @@ _DERIVATIVE_SERIES = hexadecimal(
 
 
 def _on_pieces(coefficients: np.ndarray, u) -> Pair:
+    """log gamma(1 + u) for u from 2 to 9, or its derivative."""
     piece = np.searchsorted(_EDGES, u, side="right")
     t = u - _CENTERS[piece]
     p = coefficients[0][piece]
@@ -148,19 +172,44 @@ def _on_pieces(coefficients: np.ndarray, u) -> Pair:
     return high, low + coefficients[-1][piece]
 
 
-def _logarithm_one_plus(u) -> Pair:
-    """log gamma(1 + u) for u from 0 to 9."""
-    value, less = _on_pieces(_LOGARITHM, u), two_sum(u, -1.0)
+def _logarithm_near(u) -> Pair:
+    """log gamma(1 + u) for u from 0 to 1."""
+    t, less = u - 0.5, fast_two_sum(-1.0, u)
     zeros = two_product(u, less[0])
-    factored = pair_product((zeros[0], zeros[1] + u * less[1]), value)
-    return np.where(u < 2, factored[0], value[0]), np.where(u < 2, factored[1], value[1])
+    value = pair_step(fused_horner(_LOGARITHM_NEAR, t), t, _LOGARITHM_MIDDLE)
+    return pair_product((zeros[0], zeros[1] + u * less[1]), value)
 
 
-def _derivative_one_plus(u) -> Pair:
+def _derivative_near(u) -> Pair:
     """Its derivative."""
-    value, less = _on_pieces(_DERIVATIVE, u), two_sum(u, -_ZERO[0])
-    factored = pair_product((less[0], less[1] - _ZERO[1]), value)
-    return np.where(u < 1, factored[0], value[0]), np.where(u < 1, factored[1], value[1])
+    t, less = u - 0.5, two_sum(u, -_ZERO[0])
+    value = pair_step(fused_horner(_DERIVATIVE_NEAR, t), t, _DERIVATIVE_MIDDLE)
+    return pair_product((less[0], less[1] - _ZERO[1]), value)
+
+
+def _beside(result, x, table: np.ndarray, row):
+    """The result; next to a zero of the table, by how far x is from its first part."""
+    near = np.abs(x - table[16][row]) < 0.04
+    by = table[:, row[near]]
+    apart = x[near] - by[16]
+    p = fused_horner(by[:14], apart)
+    value = pair_step(p, apart, (by[14], by[15]))
+    product = two_product(apart, value[0])
+    rest = value[1] - by[17] * p
+    result[near] = product[0] + (product[1] + (apart * rest - by[17] * (value[0] + rest)))
+    return result
+
+
+def _steps(x) -> tuple:
+    """(u, rest, a, b, c, d): x below 3 in size by u from 0 to 1. log gamma(x) is log gamma(1 + u) less log |a b c d|,
+    from 2 on more log a. `rest` is what b and u lost."""
+    below, less, second = x < 0, x - 1.0, x + 1.0
+    a = np.where(x < 1, x, np.where(x < 2, 1.0, less))
+    b, rest = np.where(below, second, 1.0), np.where(below, x - (second - 1.0), 0.0)
+    c, d = np.where(x < -1, x + 2.0, 1.0), np.where(x < -2, x + 3.0, 1.0)
+    left = np.where(x < -2, d, np.where(x < -1, c, b))
+    right = np.where(x < 1, x, np.where(x < 2, less, less - 1.0))
+    return np.where(below, left, right), rest, a, b, c, d
 
 
 def _logarithm_beyond(x, scaled) -> Pair:
@@ -193,63 +242,98 @@ def _sine_and_cosine(size) -> tuple[Pair, Pair]:
 
 
 def _logarithm_cancelled(x):
-    """Where terms cancel below -2: up to -3 log gamma(x + 4) less log |x (x + 1) (x + 2) (x + 3)|, neither large."""
-    u = np.where(x > -3, x + 3.0, 0.5)
-    t = u - 3.0
-    product = pair_product(two_product(t, t + 1.0), two_product(-2.0 - t, u))
-    log, value = logarithm_pair(*product), _logarithm_one_plus(u)
+    """Where terms cancel below -3: up to -6 log gamma(1 + u) less log |x (x + 1) .. u|, neither of them large."""
+    u = np.where(x > -6, x, -0.5)
+    product = u, np.zeros_like(u)
+    while (below := u < 0).any():
+        u = np.where(below, u + 1.0, u)
+        more = pair_product(product, (u, 0.0))
+        product = np.where(below, more[0], product[0]), np.where(below, more[1], product[1])
+    sign = np.where(product[0] < 0, -1.0, 1.0)
+    log, value = logarithm_pair(sign * product[0], sign * product[1]), _logarithm_near(u)
     total = two_sum(value[0], -log[0])
     result = total[0] + (total[1] + (value[1] - log[1]))
-    return replaced(result, ~((x > -3) & (np.abs(result) >= 2.0**-4)), logarithm_near_zeros, x)
+    return replaced(result, ~((x > -6) & (np.abs(result) >= 2.0**-4)), logarithm_near_zeros, x)
 
 
 def _is_pole(x):
     return (x <= 0) & (np.rint(x) == x)
 
 
-@in_f32(lambda x: lgamma_f32(x, lambda y: _lgamma(y.astype(np.float64), False).astype(np.float32)))
+def _far_lgamma(x, careful: bool = True):
+    """Of 3 and more in size, of 0 and next to it, of poles and what is no number. careful: also where terms cancel; f32
+    has digits to spare there."""
+    size = np.abs(x)
+    tiny = (size < 1) & (size > 0)
+    usual = np.where(tiny | _is_pole(x) | ~np.isfinite(x), 3.5, x)
+    a, negative = np.abs(usual), usual < 0
+    beyond = a >= np.where(negative, 9.0, 10.0)
+    large = ~negative & (a >= 2.0**500)
+    from_nine = np.where(beyond, a, 10.0)
+    near = _on_pieces(_LOGARITHM, np.where(beyond, 3.5, np.where(negative, a, a - 1.0)))
+    far = _logarithm_beyond(from_nine, np.where(large, from_nine * 2.0**-200, from_nine))
+    value = np.where(beyond, far[0], near[0]), np.where(beyond, far[1], near[1])
+    # Below 0 the logarithm of pi / sin(pi |x|), over |x| from 9 on, less the value.
+    sine, _ = _sine_and_cosine(np.where(negative, a, 0.25))
+    quotient = pair_quotient(PI, pair_product(sine, (np.where(beyond, a, 1.0), 0.0)))
+    log = logarithm_pair(*quotient)
+    total = two_sum(-value[0], log[0])
+    reflected = total[0] + (total[1] + (log[1] - value[1]))
+    cancelled = careful & negative & has_cancelled(reflected, value[0], 0.75)
+    reflected = replaced(reflected, cancelled, _logarithm_cancelled, usual)
+    result = np.where(negative, reflected, value[0] + value[1])
+    result = np.where(large, result * 2.0**200, result)
+    subnormal = size < 2.0**-1022
+    log = logarithm_pair(
+        np.where(tiny, np.where(subnormal, size * 2.0**54, size), 1.0), 0.0, np.where(subnormal, -54, 0)
+    )
+    result = np.where(tiny, -log[0] - log[1], result)
+    return np.where(np.isnan(x), np.nan, np.where(_is_pole(x) | (size == np.inf), np.inf, result))
+
+
+@in_f32(lambda x: lgamma_f32(x, lambda y: _far_lgamma(y.astype(np.float64), False).astype(np.float32)))
 @elementary
 def lgamma(x, single):
     """The logarithm of the gamma function's magnitude, of f32 or f64; poles and infinities give inf.
 
     Within 2 units in the last place.
     """
-    return _lgamma(x, True)
+    u, rest, a, b, c, d = _steps(np.where(np.abs(x) < 3, x, 1.5))
+    one = two_product(a, b)
+    product = pair_product((one[0], one[1] + a * rest), two_product(c, d))
+    usual = (np.abs(x) < 3) & (np.abs(product[0]) >= 2.0**-1000)
+    sign = np.where(product[0] < 0, -1.0, 1.0)
+    log = logarithm_terms(np.where(usual, sign * product[0], 1.0), np.where(usual, sign * product[1], 0.0))
+    side, value = np.where(x < 2, -1.0, 1.0), _logarithm_near(u)
+    total = two_sum(value[0], side * log[0])
+    result = total[0] + (total[1] + (value[1] + side * log[1]))
+    result = replaced(result, ~usual, _far_lgamma, x)
+    return _beside(result, x, _LOGARITHM_BESIDE, np.where(x > -2.625, 0, 1))
 
 
-def _lgamma(x, careful: bool):
-    """careful: also where terms cancel; f32 has digits to spare there."""
-    size = np.abs(x)
-    usual = np.where(_is_pole(x) | ~np.isfinite(x), 1.5, x)
-    a, above, negative = np.abs(usual), np.where(usual < 1, 0.0, -1.0), usual < 0
-    above = np.where(negative, 0.0, above)
+def _far_digamma(x, careful: bool = True):
+    """As `_far_lgamma`."""
+    tiny = (np.abs(x) < 1) & (x != 0)
+    usual = np.where(tiny | _is_pole(x) | ~np.isfinite(x), 3.5, x)
+    a, negative = np.abs(usual), usual < 0
     beyond = a >= np.where(negative, 9.0, 10.0)
-    large = a >= 2.0**500
-    from_nine = np.where(beyond, a, 10.0)
-    near = _logarithm_one_plus(np.where(beyond, 0.5, a + above))
-    far = _logarithm_beyond(from_nine, np.where(large, from_nine * 2.0**-200, from_nine))
-    value = np.where(beyond, far[0], near[0]), np.where(beyond, far[1], near[1])
-    # Below 1 less the logarithm of x; below 0 the logarithm of pi / sin(pi |x|), over |x| from 9 on, less the value.
-    sine, _ = _sine_and_cosine(np.where(negative, a, 0.25))
-    quotient = pair_quotient(PI, pair_product(sine, (np.where(beyond, a, 1.0), 0.0)))
-    tiny = a < 2.0**-60
-    reflected = negative & ~tiny
-    subnormal = a < 2.0**-1022
-    small = np.where(subnormal, a * 2.0**54, a)
-    log = logarithm_pair(
-        np.where(reflected, quotient[0], small), np.where(reflected, quotient[1], 0.0), np.where(subnormal, -54, 0)
-    )
-    less = np.where(reflected, 1.0, -1.0)
-    log = less * log[0], less * log[1]
-    value = np.where(reflected, -value[0], value[0]), np.where(reflected, -value[1], value[1])
-    total = two_sum(value[0], log[0])
-    stepped = total[0] + (total[1] + (value[1] + log[1]))
-    cancelled = careful & (usual < -2) & has_cancelled(stepped, value[0], 0.75)
-    stepped = replaced(stepped, cancelled, _logarithm_cancelled, usual)
-    result = np.where(negative | (usual < 1), stepped, value[0] + value[1])
-    result = np.where(tiny, log[0] + log[1], result)
-    result = np.where(large & ~negative, result * 2.0**200, result)
-    return np.where(np.isnan(x), np.nan, np.where(_is_pole(x) | (size == np.inf), np.inf, result))
+    near = _on_pieces(_DERIVATIVE, np.where(beyond, 3.5, np.where(negative, a, a - 1.0)))
+    far = _derivative_beyond(np.where(beyond, a, 10.0))
+    # Below 0 pi / tan(pi |x|) more, and 1 / |x| from 9 on.
+    inverse = pair_quotient((1.0, 0.0), (a, 0.0))
+    more = two_sum(far[0], np.where(negative, inverse[0], 0.0))
+    low = more[1] + (far[1] + np.where(negative, inverse[1], 0.0))
+    value = np.where(beyond, more[0], near[0]), np.where(beyond, low, near[1])
+    sine, cosine = _sine_and_cosine(np.where(negative, a, 0.25))
+    cotangent = pair_product(PI, pair_quotient(cosine, sine))
+    sign = np.where(a - np.rint(a) < 0, -1.0, 1.0)
+    turned = two_sum(value[0], sign * cotangent[0])
+    reflected = turned[0] + (turned[1] + (value[1] + sign * cotangent[1]))
+    cancelled = careful & negative & has_cancelled(reflected, value[0], 0.1875)
+    reflected = replaced(reflected, cancelled, derivative_near_zeros, usual)
+    result = np.where(tiny, -1.0 / x, np.where(negative, reflected, value[0] + value[1]))
+    at_poles = np.where(x == 0, -np.copysign(np.inf, x), np.where(x == np.inf, np.inf, np.nan))
+    return np.where(_is_pole(x) | ~np.isfinite(x), at_poles, result)
 
 
 @in_f32(lambda x: digamma_f32(x, lambda y: _digamma(y.astype(np.float64), False).astype(np.float32)))
@@ -259,30 +343,31 @@ def digamma(x, single):
 
     Within 2 units in the last place.
     """
-    return _digamma(x, True)
+    return _digamma(x)
 
 
-def _digamma(x, careful: bool):
-    """careful: as for lgamma."""
-    usual = np.where(_is_pole(x) | ~np.isfinite(x), 1.5, x)
-    a, negative = np.abs(usual), usual < 0
-    beyond = a >= np.where(negative, 9.0, 10.0)
-    u = np.where(negative | (usual < 1), a, a - 1.0)
-    near, far = _derivative_one_plus(np.where(beyond, 0.5, u)), _derivative_beyond(np.where(beyond, a, 10.0))
-    value = np.where(beyond, far[0], near[0]), np.where(beyond, far[1], near[1])
-    # Below 1 less 1 / x; below 0 pi / tan(pi |x|) more, and 1 / |x| from 9 on.
-    tiny = a < 2.0**-60
-    inverse = pair_quotient((1.0, 0.0), (np.where(tiny, 1.0, a), 0.0))
-    sine, cosine = _sine_and_cosine(np.where(negative & ~tiny, a, 0.25))
-    cotangent = pair_product(PI, pair_quotient(cosine, sine))
-    sign = np.where(a - np.rint(a) < 0, -1.0, 1.0)
-    share = np.where(negative, 0.0, -1.0) + np.where(negative & beyond, 1.0, 0.0)
-    more = two_sum(value[0], np.where(usual < 1, share * inverse[0], 0.0))
-    low = more[1] + (value[1] + np.where(usual < 1, share * inverse[1], 0.0))
-    turned = two_sum(more[0], np.where(negative, sign * cotangent[0], 0.0))
-    result = turned[0] + (turned[1] + (low + np.where(negative, sign * cotangent[1], 0.0)))
-    cancelled = careful & negative & ~tiny & has_cancelled(result, more[0], 0.1875)
-    result = replaced(result, cancelled, derivative_near_zeros, usual)
-    result = np.where(tiny, -1.0 / usual, result)
-    at_poles = np.where(x == 0, -np.copysign(np.inf, x), np.where(x == np.inf, np.inf, np.nan))
-    return np.where(_is_pole(x) | ~np.isfinite(x), at_poles, result)
+def _digamma(x, careful: bool = True):
+    """The derivative at 1 + u less the inverses of a, b, c and d, as one quotient; from 2 on more that of a."""
+    t = np.where(np.abs(x) < 3, x, 1.5)
+    u, rest, a, b, c, d = _steps(t)
+    ab, two = two_product(a, b), two_product(c, d)
+    one = ab[0], ab[1] + a * rest
+    d = pair_product(one, two)
+    usual = (np.abs(x) < 3) & (np.abs(d[0]) >= 2.0**-60)
+    below, twice = t < 0, t + t
+    total = twice + 1.0  # slopes of a b and of c d
+    slope = np.where(below, total, np.where(t < 1, 1.0, np.where(t < 2, 0.0, -1.0)))
+    slope_rest = np.where(below, twice - (total - 1.0), 0.0)
+    other = np.where(t < -2, twice + 5.0, np.where(t < -1, 1.0, 0.0))
+    left, right = pair_product((slope, slope_rest), two), pair_product(one, (other, 0.0))
+    n = two_sum(left[0], right[0])
+    y = 1.0 / np.where(usual, d[0], 1.0)
+    quotient = n[0] * y
+    back = two_product(quotient, d[0])
+    lost = (((n[0] - back[0]) - back[1]) + (n[1] + (left[1] + right[1]))) - quotient * d[1]
+    value = _derivative_near(u)
+    more = two_sum(value[0], -quotient)
+    result = more[0] + (more[1] + ((value[1] + 0.75 * rest) - lost * y))
+    result = replaced(result, ~usual, lambda each: _far_digamma(each, careful), x)
+    row = 0 + (x <= -1) + (x <= -2) + (x <= -3)
+    return _beside(result, x, _DERIVATIVE_BESIDE, row)

@@ -24,14 +24,6 @@ STIRLING = hexadecimal("0x1.acfe390c97d69p-2", "0x1.3494bc9001442p-56")  # (log(
 # Next to zeros: the zero and the slope there, each in two parts, and half the slope's slope.
 _LOGARITHM_ZEROS = (
     hexadecimal(
-        "-0x1.3a7fc9600f86cp+1", "-0x1.55f64f98af8dp-55", "0x1.83fe966af535fp+0", "-0x1.775909a36a6a4p-55",
-        "0x1.36eebb002f55dp+2",
-    ),
-    hexadecimal(
-        "-0x1.5fb410a1bd901p+1", "0x1.a19a96d2e6f85p-54", "-0x1.ea12da904b18cp+0", "-0x1.220130f99b2cfp-54",
-        "0x1.3267f3c265a52p+3",
-    ),
-    hexadecimal(
         "-0x1.9260dbc9e59afp+1", "-0x1.f717cd335a7b3p-53", "0x1.f20a65f2fac55p+2", "-0x1.1d258e4b0be84p-53",
         "0x1.9d4d2977150efp+4",
     ),
@@ -61,22 +53,6 @@ _LOGARITHM_ZEROS = (
     ),
 )  # fmt: skip
 _DERIVATIVE_ZEROS = (
-    hexadecimal(
-        "-0x1.02172b05ee26p-1", "-0x1.2cd704405bff6p-57", "0x1.1e12d46d5ae28p+3", "0x1.0cbb010bd488ap-51",
-        "-0x1.9e6287497864p-1",
-    ),
-    hexadecimal(
-        "-0x1.92d0cbc289d4ap+0", "-0x1.2262d144a30e4p-56", "0x1.3e20e129a441ep+3", "-0x1.944a31365ee6bp-52",
-        "-0x1.f35db31e6a1d4p+2",
-    ),
-    hexadecimal(
-        "-0x1.4e2c19f679e5ap+1", "0x1.c7b999bd14f47p-54", "0x1.5b2582701b783p+3", "-0x1.ec1f096d4fce9p-51",
-        "-0x1.98a9c8ee5f509p+3",
-    ),
-    hexadecimal(
-        "-0x1.d1514b041b2a8p+1", "0x1.f71449c2a5446p-55", "0x1.74d47ec7ac492p+3", "0x1.3f8f2b994019ap-52",
-        "-0x1.0f036e4ba3313p+4",
-    ),
     hexadecimal(
         "-0x1.29cea5c1ccbdp+2", "-0x1.25e92119a56a9p-52", "0x1.8bd4130f4ee75p+3", "0x1.6694df3df9964p-55",
         "-0x1.4a31244049061p+4",
@@ -200,10 +176,3 @@ def derivative_near_zeros(x):
 def has_cancelled(result, term, share):
     """Whether a result is small beside the larger of two terms."""
     return np.abs(result) < share * (1.0 + np.abs(term))
-
-
-def replaced(result, where, careful, x):
-    """A result, computed carefully at some places."""
-    if where.any():
-        result[where] = careful(x[where])
-    return result

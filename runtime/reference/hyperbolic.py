@@ -20,7 +20,7 @@ from skuda.reference.double_double import (
     two_to_the,
 )
 from skuda.reference.elementary import F32, fma32, integer, nearest_power, polynomial
-from skuda.reference.powers import exponential_parts, logarithm_pair
+from skuda.reference.powers import exponential_parts, logarithm_terms
 
 _SIXTH = float.fromhex("0x1.5555555555555p-3")
 _THIRD = float.fromhex("0x1.5555555555555p-2")
@@ -68,7 +68,7 @@ def _inverse(x, one):
     root = pair_root(fast_two_sum(high, low + square[1]))
     high, low = two_sum(root[0], near)
     beyond = x >= 2.0**30
-    high, low = logarithm_pair(
+    high, low = logarithm_terms(
         np.where(beyond, x, high), np.where(beyond, 0.0, low + root[1]), np.where(beyond, 1, 0)
     )
     return high + low
@@ -99,7 +99,7 @@ def atanh(x, single):
     zeros keep their sign."""
     size = np.abs(x)
     usual = np.where(size < 1, size, 0.5)
-    high, low = logarithm_pair(*pair_quotient(two_sum(1.0, usual), two_sum(1.0, -usual)))
+    high, low = logarithm_terms(*pair_quotient(two_sum(1.0, usual), two_sum(1.0, -usual)))
     value = np.where(size < 1, 0.5 * (high + low), np.where(size == 1, np.inf, np.nan))
     return np.copysign(np.where(size < 2.0**-20, size + size * size * size * _THIRD, value), x)
 

@@ -1,50 +1,45 @@
 """The inverse of the error function in steps that CPU and GPU have in common, so that both give the same bits.
 
-runtime/cuda/inverse_erf.cuh is the same text in C++. In f64 it is x times a polynomial of x^2 below a half. Beyond, it
-is s = sqrt(-log(1 - x^2)) and a polynomial of s, which is small beside it, on pieces. In f32 it is x times a polynomial
-of u = log(1 - x^2), one for u down to -5 and one beyond.
+runtime/cuda/inverse_erf.cuh is the same text in C++. erfinv is x times a polynomial of u = log(1 - x^2): in f32 one for
+u down to -5 and one beyond, in f64 one down to -5. Beyond that it is s = sqrt(-u) and a polynomial of s, which is small
+beside it, on pieces.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from skuda.reference.double_double import elementary, hexadecimal, horner, in_f32, pair_root, two_product, two_sum
+from skuda.reference.double_double import (
+    elementary,
+    fast_two_sum,
+    hexadecimal,
+    in_f32,
+    pair_root,
+    replaced,
+    two_product,
+    two_sum,
+)
 from skuda.reference.elementary import fma32, polynomial
-from skuda.reference.powers import logarithm_pair
+from skuda.reference.fused import fused_horner, multiply_add, pair_step
+from skuda.reference.powers import logarithm_pair, logarithm_terms
 
-_FIRST = hexadecimal("0x1.c5bf891b4ef6bp-1", "-0x1.618f13eb7ca89p-55")  # sqrt(pi) / 2
+# erfinv(x) / x by u = log(1 - x^2), down to -5: its value at 0 in two parts, and its slope from there.
+_FIRST = hexadecimal("0x1.c5bf891b4ef6ap-1", "0x1.4f38760a41abbp-54")  # the first one even
 _NEAR = hexadecimal(
-    "0x1.b0803c1fb23f1p-4", "-0x1.2561d4da87355p-4", "0x1.179c4792fa39bp-4", "0x1.ceb2eafb50646p-8",
-    "0x1.d18603f8a18bdp-6", "0x1.c21153b6a09fp-6", "0x1.0409196399efep-5", "0x1.2ab26e1d2aa4ep-5",
-    "0x1.5eeb83ca0b334p-5", "0x1.a7c8594bb2559p-5", "0x1.0a1318a44513bp-4", "0x1.62847c47c9ef3p-4",
-    "0x1.053c2c0ab9261p-3", "0x1.db29fb2fee5e4p-3",
+    "-0x1.52f29811dfdbdp-64", "-0x1.2f6c6f517df9p-58", "-0x1.eea37a24865ffp-54", "-0x1.e039b09037967p-50",
+    "-0x1.2fa9c6867276bp-46", "-0x1.ff3a3a48fadaap-44", "-0x1.18e9c0d29a421p-41", "-0x1.971873eef3d1cp-40",
+    "-0x1.39c2ac3e384e1p-38", "-0x1.91f6f94daddfcp-36", "-0x1.311bb9c36052fp-35", "0x1.1226f06dfc6b9p-31",
+    "0x1.8f4c9633b129cp-31", "-0x1.880141f72f0dfp-26", "-0x1.4080413291a18p-25", "0x1.0fcda95996f5ep-20",
+    "0x1.0f1e30d02b891p-19", "-0x1.87014ebc042fbp-15", "-0x1.0c86b8606e754p-13", "0x1.3211025df5a02p-9",
+    "0x1.7a72e72c1ecbfp-7", "-0x1.db29fb2fee5e4p-3",
 )  # fmt: skip
+_END = float.fromhex("0x1.b993fe00d5376p-8")  # e^-5
 # By the distance of s from the center of its piece, the highest power first.
-_EDGES = np.array([0.95, 1.4, 1.9, 2.5, 3.3, 4.4])
+_EDGES = np.array([2.5, 3.3, 4.4])
 _CENTERS = np.array(hexadecimal(
-    "0x1.7ae147ae147aep-1", "0x1.2ccccccccccccp+0", "0x1.a666666666666p+0", "0x1.199999999999ap+1",
-    "0x1.7333333333333p+1", "0x1.ecccccccccccdp+1", "0x1.4d70a3d70a3d7p+2",
+    "0x1.199999999999ap+1", "0x1.7333333333333p+1", "0x1.ecccccccccccdp+1", "0x1.4d70a3d70a3d7p+2",
 ))  # fmt: skip
 _FAR = np.array([
-    hexadecimal(
-        "0x1.2ebe7acc592efp-22", "0x1.0ebeaace2d8cfp-21", "-0x1.bc85cb9103808p-22", "-0x1.dc88f2548760bp-19",
-        "-0x1.90561ba51a3a5p-18", "0x1.73b3c9c738ac5p-18", "0x1.b32a6003e5f56p-15", "0x1.2d8a223717f92p-14",
-        "-0x1.e42d4b128aa5ep-14", "-0x1.a30c2a4efa5c5p-11", "-0x1.df986226a3f71p-10", "0x1.0e69454a5a86fp-7",
-        "0x1.6447911ddb08cp-6", "-0x1.8dbf51cc061bbp-4", "-0x1.47cb1974bfc7p-4",
-    ),
-    hexadecimal(
-        "-0x1.0bd09d1ad434dp-20", "-0x1.0af9f324e7087p-21", "0x1.04ed11f21ab4cp-18", "0x1.dea92fbc2d0c3p-18",
-        "-0x1.1261e7e2c2f85p-17", "-0x1.72a190d11db9dp-15", "-0x1.2305d498e3a9ap-16", "0x1.94426c0dc7377p-13",
-        "0x1.6c1b808cb4527p-12", "-0x1.32c56086f62c1p-11", "-0x1.d28ced980e6e8p-9", "0x1.cb07af9d12589p-9",
-        "0x1.e771e666e30dbp-6", "-0x1.30259929673c7p-4", "-0x1.e17f8f413c222p-4",
-    ),
-    hexadecimal(
-        "0x1.f680bb16329f5p-20", "0x1.3dd7f88407ba6p-20", "-0x1.f525b130f24e2p-18", "-0x1.c4b4e7fe5388fp-18",
-        "0x1.e01765c5025e6p-16", "0x1.1fc21707b8026p-15", "-0x1.de2b21750f6bap-14", "-0x1.67346b3255cadp-13",
-        "0x1.07235ef12de12p-11", "0x1.e8203c09ad366p-11", "-0x1.aa045a3c2ec5bp-9", "-0x1.d2bc489205f49p-9",
-        "0x1.e5b1f9f788584p-6", "-0x1.7288b008b725p-5", "-0x1.2adb9b85d1e65p-3",
-    ),
     hexadecimal(
         "-0x1.e57aad3f557e8p-22", "-0x1.2f3c8bd8a9251p-19", "0x1.1535f4873c023p-18", "0x1.a97ed3de99f6ap-18",
         "-0x1.890a2c0411a08p-16", "-0x1.f93aa6d54e18dp-19", "0x1.b9ae5e1143ef6p-14", "-0x1.a1c5e6d8271ffp-14",
@@ -89,13 +84,17 @@ _LN2_F32 = np.float32(float.fromhex("0x1.62e43p-24"))  # times 2^23, as k is
 _END_F32 = np.float32(float.fromhex("0x1.b993fep-8"))  # e^-5
 
 
-def _far(s, edges, centers, coefficients):
-    """What is added to s."""
-    piece = np.searchsorted(edges, s, side="right")
-    t, p = s - centers[piece], coefficients[0][piece]
-    for column in coefficients[1:]:
+def _far(size):
+    """Where 1 - x^2 is below e^-5."""
+    less, more = 1.0 - size, two_sum(1.0, size)
+    share = two_product(less, more[0])
+    log = logarithm_pair(share[0], share[1] + less * more[1])
+    s = pair_root((-log[0], -log[1]))
+    piece = np.searchsorted(_EDGES, s[0], side="right")
+    t, p = s[0] - _CENTERS[piece], _FAR[0][piece]
+    for column in _FAR[1:]:
         p = p * t + column[piece]
-    return p
+    return s[0] + (s[1] + p)
 
 
 @in_f32(lambda x: _erfinv_f32(x))
@@ -104,20 +103,17 @@ def erfinv(x, single):
     """The inverse of the error function, of f32 or f64, within 1 unit in the last place; 1 gives inf, beyond NaN; zeros
     keep their sign."""
     size = np.abs(x)
-    usual = np.where(size < 1, size, 0.5)
-    small, large = np.where(usual < 0.5, usual, 0.25), np.where(usual < 0.5, 0.5, usual)
-    square = small * small
-    tiny = small < 2.0**-500
-    raised = np.where(tiny, small * 2.0**500, small)
-    product = two_product(raised, _FIRST[0])
-    near = product[0] + (product[1] + raised * (_FIRST[1] + square * horner(_NEAR, square)))
-    near = np.where(tiny, near * 2.0**-500, near)
-    less, more = 1.0 - large, two_sum(1.0, large)
-    share = two_product(less, more[0])
-    log = logarithm_pair(share[0], share[1] + less * more[1])
-    s = pair_root((-log[0], -log[1]))
-    value = np.where(usual < 0.5, near, s[0] + (s[1] + _far(s[0], _EDGES, _CENTERS, _FAR)))
-    return np.copysign(np.where(size < 1, value, np.where(size == 1, np.inf, np.nan)), x)
+    share = multiply_add(-x, x, 1.0)
+    near, far = share >= _END, (share < _END) & (size < 1)
+    u = fast_two_sum(*logarithm_terms(np.where(near, share, 1.0)))
+    by = pair_step(fused_horner(_NEAR, u[0]), u[0], _FIRST)
+    small = size < 2.0**-500
+    raised = np.where(small, x * 2.0**500, x)
+    product = two_product(raised, by[0])
+    value = product[0] + (product[1] + raised * (by[1] - 0.24 * u[1]))
+    value = np.where(small, value * 2.0**-500, value)
+    value = np.where(near, value, np.where(size == 1, np.inf, np.nan))
+    return np.copysign(replaced(value, far, _far, size), x)
 
 
 def _erfinv_f32(x):

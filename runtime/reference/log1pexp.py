@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from skuda.reference.double_double import elementary, hexadecimal, in_f32
+from skuda.reference.double_double import elementary, fast_two_sum, hexadecimal, in_f32
 from skuda.reference.elementary import F32, exp, fma32, integer, nearest_power, polynomial
-from skuda.reference.powers import log1p
+from skuda.reference.powers import logarithm_terms
 
 # Of f32: 7/8 (e^r - 1 - r) / r^2; log(1 + u) / (7/8 u) - 1, of 7/8 u - 1/4.
 EXP_F32 = hexadecimal("0x1.3cdf54p-10", "0x1.dff218p-8", "0x1.2aadd4p-5", "0x1.2aa9fep-3", "0x1.cp-2")
@@ -30,7 +30,8 @@ def log1pexp(x, single):
 
     NaN gives NaN, inf gives inf, -inf gives 0.
     """
-    return np.maximum(x, 0.0) + log1p(exp(-np.abs(x)))
+    high, low = logarithm_terms(*fast_two_sum(1.0, exp(-np.abs(x))))
+    return np.maximum(x, 0.0) + (high + low)
 
 
 def _log1pexp_f32(x):

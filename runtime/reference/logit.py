@@ -10,7 +10,7 @@ import numpy as np
 from skuda.reference.double_double import elementary, in_f32, pair_quotient, two_sum
 from skuda.reference.elementary import fma32
 from skuda.reference.hyperbolic import ATANH_F32, EXPONENT, LN2_HALVES, with_powers
-from skuda.reference.powers import logarithm_pair
+from skuda.reference.powers import logarithm_terms
 
 _TWO_THIRDS = float.fromhex("0x1.5555555555555p-1")
 
@@ -28,7 +28,7 @@ def logit(x, single):
     near = (v + v) + v * v * v * _TWO_THIRDS
     small = usual < 2.0**-500
     raised = np.where(small, usual * 2.0**600, usual), np.zeros_like(usual)
-    high, low = logarithm_pair(*pair_quotient(raised, two_sum(1.0, -usual)), np.where(small, -600, 0))
+    high, low = logarithm_terms(*pair_quotient(raised, two_sum(1.0, -usual)), np.where(small, -600, 0))
     value = np.where(np.abs(v) < 2.0**-20, near, high + low)
     return np.where(x == 0, -np.inf, np.where(x == 1, np.inf, np.where((x > 0) & (x < 1), value, np.nan)))
 

@@ -25,6 +25,7 @@ from skuda.reference.double_double import (
     two_to_the,
 )
 from skuda.reference.elementary import F32, fma32, integer, nearest_power, polynomial
+from skuda.reference.fused import fused_horner
 
 _EVEN = hexadecimal(
     "0x1.1f7f2df9103bcp-29", "0x1.27e4d4977bfa7p-22", "0x1.a01a01a96153bp-16", "0x1.6c16c16c15d5ap-10",
@@ -240,7 +241,19 @@ def logarithm_pair(high, low=0.0, raised=0) -> Pair:
     less = fast_two_sum(total[0], -0.5 * square[0])
     tail = (rest - rest * (r - square[0])) - 0.5 * square[1]
     small = ((total[1] + less[1]) + (power * _LN2_REST + _LOG_LOW[step])) + tail
-    return fast_two_sum(less[0], small + r * square[0] * horner(_LOGARITHM, r))
+    return fast_two_sum(less[0], small + r * square[0] * fused_horner(_LOGARITHM, r))
+
+
+def logarithm_terms(high, low=0.0, raised=0) -> Pair:
+    """The same within 2^-59 of itself, in fewer steps; the second part as it comes."""
+    m, power, step = _mantissa(high)
+    product = two_product(m, _RECIPROCAL[step])
+    scaled = low * two_to_the(-np.minimum(power, 1000)) * _RECIPROCAL[step]
+    r, rest = fast_two_sum(product[0] - 1.0, product[1] + scaled)
+    power = (power + raised).astype(np.float64)
+    total = fast_two_sum(power * _LN2_HIGH + _LOG_HIGH[step], r)
+    small = (total[1] + rest) + (power * _LN2_REST + _LOG_LOW[step])
+    return total[0], small + r * r * (r * fused_horner(_LOGARITHM, r) - 0.5)
 
 
 def _limited(x, value):
@@ -251,7 +264,7 @@ def _limited(x, value):
 
 def _scaled_logarithm(x, scale: tuple[float, float]):
     usual, raised = _usual(x)
-    high, low = logarithm_pair(usual, raised=raised)
+    high, low = logarithm_terms(usual, raised=raised)
     product = two_product(high, scale[0])
     return _limited(x, product[0] + (product[1] + (high * scale[1] + low * scale[0])))
 
@@ -275,7 +288,7 @@ def log10(x, single):
 def log1p(x, single):
     """log(1 + x) of f32 or f64, within 1 unit in the last place; -1 gives -inf, below NaN."""
     usual = np.where((x > -1) & (x < np.inf), x, 0.0)
-    high, low = logarithm_pair(*two_sum(1.0, usual))
+    high, low = logarithm_terms(*two_sum(1.0, usual))
     return np.where(np.abs(x) < 2.0**-54, x, _limited(x + 1.0, high + low))
 
 
@@ -336,7 +349,7 @@ def pow(base, exponent, single):
     usual, raised = _usual(size)
     high, low = logarithm_pair(usual, raised=raised)
     high = np.where(size == 0, -np.inf, np.where(size < np.inf, high, size))
-    by = np.clip(exponent, -(2.0**65), 2.0**65)
+    by = np.clip(exponent, -(2.0**65), 2.0**65)  # halves of larger ones would overflow
     product = two_product(by, high)
     low = np.where(np.abs(product[0]) < 800, product[1] + by * low, 0.0)
     return _signed(base, exponent, _exponential(*exponential_parts(np.clip(product[0], -800.0, 800.0), low)))

@@ -47,6 +47,37 @@ inline float rcp_approx_ftz_f32(float s) { return 1 / s; }
 inline double rcp_approx_ftz_f64(double s) { return 1 / s; }
 inline float rsqrt_approx_f32(float x) { return 1 / std::sqrt(x); }
 
+inline long long mul_wide_s32(int a, int b) { return (long long)a * b; }
+// Two integers of 16 bits, and four of 8.
+template <typename Half, typename Of> unsigned of_halves(unsigned a, unsigned b, Of of) {
+  return unsigned((unsigned short)of(Half(a), Half(b))) | unsigned((unsigned short)of(Half(a >> 16), Half(b >> 16))) << 16;
+}
+inline unsigned __vmaxs2(unsigned a, unsigned b) {
+  return of_halves<short>(a, b, [](short x, short y) { return x > y ? x : y; });
+}
+inline unsigned __vmins2(unsigned a, unsigned b) {
+  return of_halves<short>(a, b, [](short x, short y) { return x < y ? x : y; });
+}
+inline unsigned __vmaxu2(unsigned a, unsigned b) {
+  return of_halves<unsigned short>(a, b, [](unsigned short x, unsigned short y) { return x > y ? x : y; });
+}
+inline unsigned __vminu2(unsigned a, unsigned b) {
+  return of_halves<unsigned short>(a, b, [](unsigned short x, unsigned short y) { return x < y ? x : y; });
+}
+inline int dp4a_s32_s32(int a, int b, int sum) {
+  for (int bit = 0; bit < 32; bit += 8) sum += (signed char)(a >> bit) * (signed char)(b >> bit);
+  return sum;
+}
+inline unsigned dp4a_u32_u32(unsigned a, unsigned b, unsigned sum) {
+  for (int bit = 0; bit < 32; bit += 8) sum += (a >> bit & 0xff) * (b >> bit & 0xff);
+  return sum;
+}
+inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
+  const unsigned long long both = (unsigned long long)b << 32 | a;
+  unsigned found = 0;
+  for (int i = 0; i < 4; ++i) found |= unsigned(both >> (selector >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+  return found;
+}
 inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned n) {
   return unsigned(((unsigned long long)high << 32 | low) >> (n & 31));
 }

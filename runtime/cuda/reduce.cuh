@@ -133,7 +133,7 @@ template <typename How, typename V, int THREADS, int EACH = 1> struct Partial {
 
   // What lanes that are FROM, 2 FROM, 4 FROM .. apart have, up to LANES.
   template <int LANES, int FROM = 1> static __device__ V across(V value) {
-    if constexpr (LANES == 32 && FROM == 1 && same<V, f32> && direction<How> != 0) {
+    if constexpr (LANES == 32 && FROM == 1 && (same<V, f32> || same<V, i32>) && direction<How> != 0) {
       return extreme_of_warp<direction<How>>(value);
     } else {
 #pragma unroll
@@ -151,30 +151,39 @@ template <> constexpr bool sought<ArgLargest, f32> = true;
 template <> constexpr bool sought<ArgSmallest, f16> = true;
 template <> constexpr bool sought<ArgSmallest, bf16> = true;
 template <> constexpr bool sought<ArgSmallest, f32> = true;
+// Where threads hold a row, those of integers that 32 bits hold as well.
+template <typename How, typename E>
+constexpr bool sought_in_row = sought<How, E> || ((same<How, ArgLargest> || same<How, ArgSmallest>) && !Format<E>::real &&
+                                                  Format<E>::bits + !Format<E>::has_sign <= 32);
+template <bool REAL> struct sought_type { using type = f32; };
+template <> struct sought_type<false> { using type = i32; };
+template <typename E> using sought_t = typename sought_type<Format<E>::real>::type;
 // The extreme of a share, as `Partial` has it.
-template <typename Value, typename E> __device__ inline f32 extreme_of_share(const Lanes<E, GROUP>& share) {
+template <typename Value, typename E> __device__ inline sought_t<E> extreme_of_share(const Lanes<E, GROUP>& share) {
   if constexpr (Packed<Value, E>::can) {
     Packed<Value, E> packed;
     packed.add(share);
     return packed.value();
   } else {
-    f32 group[GROUP];
+    sought_t<E> group[GROUP];
 #pragma unroll
-    for (int lane = 0; lane < GROUP; ++lane) group[lane] = share.get(lane);
+    for (int lane = 0; lane < GROUP; ++lane) group[lane] = sought_t<E>(share.get(lane));
     return joined<Value>(group);
   }
 }
+__device__ inline bool alike(i32 a, i32 b) { return a == b; }
 __device__ inline bool alike(f32 a, f32 b) { return a == b || (is_nan(a) && is_nan(b)); }
 
 // The index of an extreme of a row whose threads hold all of it: first what it is, then where, which only threads that
 // have it look for. `scratch` has room for a value and its index of each warp of the block.
-template <typename How, int THREADS, bool CUT, typename E, int CHUNKS>
-__device__ inline ValueAndIndex<f32> seek(
-    const Lanes<E, GROUP> (&lanes)[CHUNKS], i32 thread, i32 length, ValueAndIndex<f32>* scratch) {
+template <typename How, int THREADS, bool CUT, typename E, int CHUNKS, typename C>
+__device__ inline ValueAndIndex<C> seek(
+    const Lanes<E, GROUP> (&lanes)[CHUNKS], i32 thread, i32 length, ValueAndIndex<C>* scratch) {
   using Value = typename extreme_of<How>::type;
+  using V = sought_t<E>;
   constexpr int WARPS = THREADS < 32 ? 0 : THREADS / 32;
   const i32 left = length - thread * GROUP;
-  Partial<Value, f32, THREADS> partial;
+  Partial<Value, V, THREADS> partial;
   Packed<Value, E> packed;
   auto share = [&](int chunk) {
     return CUT ? repeated(lanes[chunk], left - chunk * (THREADS * GROUP)) : lanes[chunk];
@@ -186,7 +195,7 @@ __device__ inline ValueAndIndex<f32> seek(
     else partial.accumulator = Value::of(partial.accumulator, extreme_of_share<Value>(share(chunk)));
   }
   if constexpr (Packed<Value, E>::can) partial.accumulator = packed.value();
-  const f32 found = partial.total(reinterpret_cast<f32*>(scratch));
+  const V found = partial.total(reinterpret_cast<V*>(scratch));
   u32 index = ~0u;
   if (alike(partial.accumulator, found)) {
 #pragma unroll
@@ -196,7 +205,7 @@ __device__ inline ValueAndIndex<f32> seek(
       if (!alike(extreme_of_share<Value>(here), found)) continue;
 #pragma unroll
       for (int lane = GROUP; lane-- > 0;)
-        if (alike(here.get(lane), found)) index = (chunk * THREADS + thread) * GROUP + lane;
+        if (alike(V(here.get(lane)), found)) index = (chunk * THREADS + thread) * GROUP + lane;
       break;
     }
   }

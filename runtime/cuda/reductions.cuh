@@ -32,6 +32,7 @@ struct Largest {
   }
 };
 template <> __device__ inline i64 Largest::nothing<i64>() { return i64(1ull << 63); }
+template <> __device__ inline i32 Largest::nothing<i32>() { return i32(1u << 31); }
 template <> __device__ inline f32 Largest::nothing<f32>() { return __uint_as_float(0xff800000u); }
 template <> __device__ inline f64 Largest::nothing<f64>() { return __longlong_as_double(0xfff0000000000000ull); }
 struct Smallest {
@@ -49,6 +50,7 @@ struct Smallest {
   }
 };
 template <> __device__ inline i64 Smallest::nothing<i64>() { return i64(~0ull >> 1); }
+template <> __device__ inline i32 Smallest::nothing<i32>() { return i32(~0u >> 1); }
 template <> __device__ inline f32 Smallest::nothing<f32>() { return __uint_as_float(0x7f800000u); }
 template <> __device__ inline f64 Smallest::nothing<f64>() { return __longlong_as_double(0x7ff0000000000000ull); }
 struct Any {
@@ -191,6 +193,9 @@ template <int DIRECTION> __device__ inline f32 extreme_of_warp(f32 value) {
                                   : i32(u32(__reduce_min_sync(0xffffffffu, i32(u32(ordered) + 1u))) - 1u);
   return __int_as_float(found ^ (found >> 31 & 0x7fffffff));
 }
+template <int DIRECTION> __device__ inline i32 extreme_of_warp(i32 value) {
+  return DIRECTION > 0 ? __reduce_max_sync(0xffffffffu, value) : __reduce_min_sync(0xffffffffu, value);
+}
 
 // A group made one by joining neighbours.
 template <typename How, typename V> __device__ inline V joined_neighbours(const V (&group)[GROUP]) {
@@ -231,9 +236,34 @@ template <typename How, typename V> __device__ inline V joined(const V (&group)[
   else return joined_neighbours<How>(group);
 }
 
-// The same of elements E as they are stored. Extremes of integers are sought in as many bits as these have.
+// As PTX where there is a sign: compilers that know that nothing overflows multiply in 64 bits from the start.
+template <bool SIGNED> __device__ inline i64 wide_product(u32 a, u32 b) {
+  i64 y;
+  if constexpr (SIGNED) asm("mul.wide.s32 %0, %1, %2;" : "=l"(y) : "r"(i32(a)), "r"(i32(b)));
+  else y = i64(u64(a) * b);
+  return y;
+}
+// The same of elements E as they are stored. Integers are brought together in 32 bits for as long as these hold what
+// comes of them; wider ones have the same bits in any order.
 template <typename How, typename E, typename V> __device__ inline V joined_stored(const V (&group)[GROUP]) {
-  if constexpr (direction<How> != 0 && same<V, i64> && Format<E>::bits + !Format<E>::has_sign <= 32) {
+  constexpr int bits = Format<E>::bits;
+  if constexpr (!same<V, i64> || Format<E>::real || (!same<How, Sum> && !same<How, Product> && direction<How> == 0)) {
+    return joined<How>(group);
+  } else if constexpr (same<How, Product> && bits <= 16) {
+    constexpr int FIT = 32 / bits;  // elements whose product has 32 bits
+    u32 products[GROUP / FIT];
+    V values[GROUP];
+#pragma unroll
+    for (int i = 0; i < GROUP / FIT; ++i) {
+      products[i] = u32(group[i * FIT]);
+#pragma unroll
+      for (int j = 1; j < FIT; ++j) products[i] *= u32(group[i * FIT + j]);
+    }
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i)
+      values[i] = i >= GROUP / FIT / 2 ? V(1) : wide_product<Format<E>::has_sign>(products[2 * i], products[2 * i + 1]);
+    return joined<How>(values);
+  } else if constexpr (same<How, Sum> ? bits <= 16 : direction<How> != 0 && bits + !Format<E>::has_sign <= 32) {
     i32 values[GROUP];
 #pragma unroll
     for (int i = 0; i < GROUP; ++i) values[i] = i32(group[i]);
@@ -376,31 +406,89 @@ template <typename How, typename E> struct PackedPairs {
 template <typename How> struct Packed<How, f16> : PackedPairs<How, f16> {};
 template <typename How> struct Packed<How, bf16> : PackedPairs<How, bf16> {};
 
-// The extremes of integers of a byte: a word is compared once for each of its four, which is shifted to its top. What
-// lies below makes no difference.
-template <typename How, typename E, typename Word> struct PackedBytes {
-  static constexpr bool can = direction<How> != 0, sure = true;
-  static constexpr Word nothing =
-      Format<E>::has_sign ? Word(direction<How> < 0 ? 0x7fffffffu : 0x80000000u) : Word(direction<How> < 0 ? ~0u : 0u);
-  Word found[4] = {nothing, nothing, nothing, nothing};
+// The larger or smaller ones of two integers of 16 bits.
+template <bool LARGEST, bool SIGNED> __device__ inline u32 better_halves(u32 a, u32 b) {
+  if constexpr (LARGEST) return SIGNED ? __vmaxs2(a, b) : __vmaxu2(a, b);
+  else return SIGNED ? __vmins2(a, b) : __vminu2(a, b);
+}
 
-  static __device__ Word of(Word a, Word b) { return direction<How> < 0 ? min(a, b) : max(a, b); }
+// The extremes of integers of a byte, each the high half of 16 bits that are compared. What lies below makes no
+// difference.
+template <typename How, typename E> struct PackedBytes {
+  static constexpr bool can = direction<How> != 0, sure = true, LARGEST = direction<How> > 0;
+  static constexpr u32 nothing = Format<E>::has_sign ? (LARGEST ? 0x80008000u : 0x7fff7fffu) : LARGEST ? 0u : ~0u;
+  u32 even = nothing, odd = nothing;  // of the bytes of a word
+
+  static __device__ u32 of(u32 a, u32 b) { return better_halves<LARGEST, Format<E>::has_sign>(a, b); }
   __device__ void add(const Lanes<E, GROUP>& lanes) {
 #pragma unroll
     for (int i = 0; i < GROUP / 4; ++i) {
       const u32 word = reinterpret_cast<const u32*>(lanes.data)[i];
-#pragma unroll
-      for (int byte = 0; byte < 4; ++byte) found[byte] = of(found[byte], Word(word << (24 - 8 * byte)));
+      even = of(even, word << 8);
+      odd = of(odd, word);
     }
   }
   __device__ void add(const Lanes<E, GROUP>& lanes, i32 count) { add(repeated(lanes, count)); }
   __device__ bool known() const { return true; }
-  __device__ i64 value() const { return of(of(found[0], found[1]), of(found[2], found[3])) >> 24; }
+  __device__ i64 value() const {
+    const u32 both = of(even, odd), found = of(both, both << 16);
+    return Format<E>::has_sign ? i32(found) >> 24 : i32(found >> 24);
+  }
 };
-template <> struct Packed<Largest, s8> : PackedBytes<Largest, s8, i32> {};
-template <> struct Packed<Smallest, s8> : PackedBytes<Smallest, s8, i32> {};
-template <> struct Packed<Largest, u8> : PackedBytes<Largest, u8, u32> {};
-template <> struct Packed<Smallest, u8> : PackedBytes<Smallest, u8, u32> {};
+template <> struct Packed<Largest, s8> : PackedBytes<Largest, s8> {};
+template <> struct Packed<Smallest, s8> : PackedBytes<Smallest, s8> {};
+template <> struct Packed<Largest, u8> : PackedBytes<Largest, u8> {};
+template <> struct Packed<Smallest, u8> : PackedBytes<Smallest, u8> {};
+
+// The sum of integers of 16 bits and less in 32 bits, and their product in these for as long as they hold it.
+template <typename E> struct PackedSum {
+  static constexpr bool can = Format<E>::bits <= 16;
+  i32 sum = 0;
+
+  __device__ void add(const Lanes<E, GROUP>& lanes) {
+    if constexpr (Format<E>::bits == 8) {
+#pragma unroll
+      for (int i = 0; i < GROUP / 4; ++i) {
+        const u32 word = reinterpret_cast<const u32*>(lanes.data)[i];
+        if constexpr (Format<E>::has_sign)
+          asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(sum) : "r"(word), "r"(0x01010101), "r"(sum));
+        else
+          asm("dp4a.u32.u32 %0, %1, %2, %3;" : "=r"(sum) : "r"(word), "r"(0x01010101), "r"(sum));
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < GROUP; ++i) sum += i32(lanes.get(i));
+    }
+  }
+  __device__ void add(Lanes<E, GROUP> lanes, i32 count) {
+#pragma unroll
+    for (int i = 1; i < GROUP; ++i) lanes.data[i] = i < count ? lanes.data[i] : 0;
+    add(lanes);
+  }
+  __device__ bool known() const { return true; }
+  __device__ i64 value() const { return sum; }
+};
+template <typename E> struct PackedProduct {
+  static constexpr bool can = Format<E>::bits <= 16;
+  i64 product = 1;
+
+  __device__ void add(const Lanes<E, GROUP>& lanes) {
+    i64 group[GROUP];
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) group[i] = lanes.get(i);
+    product *= joined_stored<Product, E>(group);
+  }
+  __device__ void add(Lanes<E, GROUP> lanes, i32 count) {
+#pragma unroll
+    for (int i = 1; i < GROUP; ++i) lanes.data[i] = i < count ? lanes.data[i] : 1;
+    add(lanes);
+  }
+  __device__ bool known() const { return true; }
+  __device__ i64 value() const { return product; }
+};
+template <typename How, typename E> struct PackedIntegers;
+template <typename E> struct PackedIntegers<Sum, E> : PackedSum<E> {};
+template <typename E> struct PackedIntegers<Product, E> : PackedProduct<E> {};
 
 // What a pass found of the elements that a row does not have counts for nothing.
 template <typename How, typename V> __device__ inline void cut(V (&values)[GROUP], i32 count) {

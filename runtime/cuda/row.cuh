@@ -44,9 +44,13 @@ __device__ inline void compute_chunk(
 struct NoPairs {
   static constexpr bool can = false;
 };
+template <bool FIRST, typename A, typename B> struct chosen_type { using type = A; };
+template <typename A, typename B> struct chosen_type<false, A, B> { using type = B; };
 template <typename P, typename R, bool RAW> struct PairsOf { using type = NoPairs; };
 template <typename P, typename R> struct PairsOf<P, R, true> {
-  using type = Packed<typename R::How, element_in<P, R::raw>>;
+  using E = element_in<P, R::raw>;
+  using type = typename chosen_type<ordered<typename R::How> && same<typename R::Value, i64>,
+                                    PackedIntegers<typename R::How, E>, Packed<typename R::How, E>>::type;
 };
 template <typename S, typename Pass, int I, bool REDUCES = type_at<typename Pass::Makes, I>::reduces> struct Reducer {
   using Make = type_at<typename Pass::Makes, I>;
@@ -61,7 +65,7 @@ template <typename S, typename Pass, int I, bool REDUCES = type_at<typename Pass
   using Total = Segments<How, V, !S::KEEP>;
   struct alignas(16) Scratch { V of[TURNS][S::THREADS > 32 ? S::ROWS * S::THREADS / 32 * S::EACH : 1]; };
   Partial<How, V, S::THREADS, S::EACH> partial;
-  Pairs pairs;  // of elements of 16 bits that are reduced as they stand: two at once
+  Pairs pairs;  // of narrow elements that are reduced as they stand: several at once
 
   static __device__ void begin(Shared& shared) {
     if constexpr (asks) shared.*Make::finite = true;
@@ -107,7 +111,7 @@ template <typename S, typename Pass, int I, bool REDUCES = type_at<typename Pass
       const RowInputs<S>& inputs, const Row& row, Shared& shared, Scratch& scratch, int turn, Total& total) const {
     if constexpr (asks) shared.*Make::finite &= partial.finite;
     if constexpr (S::KEEP && Make::raw >= 0 && !same<V, typename Make::Value>) {
-      if constexpr (sought<How, element_in<typename S::Program, Make::raw>>) {
+      if constexpr (sought_in_row<How, element_in<typename S::Program, Make::raw>>) {
         total.add(seek<How, S::THREADS, S::MODE != WHOLE>(
             get<Make::raw>(inputs.of).own.lanes, row.thread, row.length, scratch.of[0]));
         return;

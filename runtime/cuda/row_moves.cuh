@@ -80,7 +80,7 @@ __device__ inline void shifted(u32* to, const u32* from, u32 skip) {
   constexpr int word = WORD == ANY_WORD ? 0 : WORD;
 #pragma unroll
   for (int i = 0; i < COUNT; ++i)
-    to[i] = UNIT_BYTES < 4 ? __funnelshift_r(v[word + i], v[word + i + 1], (skip & 3) * 8) : v[word + i];
+    to[i] = UNIT_BYTES < 4 ? __funnelshift_r(v[word + i], v[word + i + 1], skip * 8) : v[word + i];
 }
 
 // CHUNKS shares that a thread holds of a row, on their way from memory from `load` to `arrive`; what lies beyond the

@@ -1,35 +1,35 @@
-// A split reduction by threads across rows: each takes LANES neighbouring rows, and one accumulator of each. ALIGNED:
-// these are neighbours, whole vectors; otherwise a warp's rows are, and those of a thread lie as far apart.
+// A split reduction by threads across rows: each takes LANES rows, and one accumulator of each. LIE: how these lie beside
+// each other (split_moves.cuh).
 #pragma once
 #include "split_group.cuh"
 #include "split_tuning.cuh"
 
 // The split of a tile of rows that a block has, and what a thread takes of it.
-template <int LANES, bool ALIGNED> struct SplitAcross {
+template <int LANES, bool NEIGHBOURS> struct SplitAcross {
   i32 wide;                // threads beside each other, as a power of two
   i64 table, tile;         // rows lie beside each other in tables; a tile of one is a block's
   i64 number, begin, end;  // the split, and its segment
   i32 accumulator;         // the thread's
-  Beside<LANES, ALIGNED> columns;
+  Beside<LANES, NEIGHBOURS> columns;
   i64 row;                 // the first of the thread's
 };
-template <int LANES, bool ALIGNED>
-__device__ inline SplitAcross<LANES, ALIGNED> split_across(const Reduction& rows) {
+template <int LANES, bool NEIGHBOURS>
+__device__ inline SplitAcross<LANES, NEIGHBOURS> split_across(const Reduction& rows) {
   const i32 wide = i32(rows.wide);
   const i64 block = i64(gridDim.x) - 1 - blockIdx.x;  // the last splits first: the kernel before wrote them last
   const i64 line = rows.tiles(block), tile = block - line * rows.tiles.divisor;
   const i64 table = rows.splits(line);
   const auto at = rows.split(line - table * rows.splits.divisor, blockDim.x >> wide);
   const i32 accumulator = at.accumulator + i32(threadIdx.x >> wide);
-  const Beside<LANES, ALIGNED> columns(rows, tile, wide);
+  const Beside<LANES, NEIGHBOURS> columns(rows, tile, wide);
   return {wide, table, tile, at.number, at.begin, at.end, accumulator, columns, table * rows.columns + columns.first};
 }
 
 // An input with elements for each row, as a thread loads groups of it for all of its rows.
-template <typename P, int N, int LANES, bool ALIGNED, bool COLUMN> struct InputAcross {
+template <typename P, int N, int LANES, int LIE, bool COLUMN> struct InputAcross {
   using E = element_in<P, N>;
   static constexpr int TURNS = turns_across<P, LANES>();
-  using Split = SplitAcross<LANES, ALIGNED>;
+  using Split = SplitAcross<LANES, LIE != COLUMNS_APART>;
   struct Groups {
     Lanes<E, LANES> of[TURNS][GROUP];
     __device__ auto get(int turn, int i, int lane) const { return of[turn][i].get(lane); }
@@ -43,10 +43,15 @@ template <typename P, int N, int LANES, bool ALIGNED, bool COLUMN> struct InputA
   __device__ void load(Groups& groups, const ReduceArgs<P>& args, const Split& split, i64 start, i64 apart) const {
 #pragma unroll
     for (int t = 0; t < TURNS; ++t)
-      if (t == 0 || start + t * apart < split.end)
-        load_columns<E, SplitTraits<P>::once>(
-            groups.of[t], row, start + t * apart, split.end, args.rows, args.template elements<N>().reach,
-            split.columns);
+      if (t == 0 || start + t * apart < split.end) {
+        const auto& input = args.template elements<N>();
+        if constexpr (LIE == COLUMNS_SHIFTED)
+          load_shifted_columns<E>(
+              groups.of[t], row, start + t * apart, split.end, args.rows, input.reach, input.array, split.columns);
+        else
+          load_columns<E, SplitTraits<P>::once>(
+              groups.of[t], row, start + t * apart, split.end, args.rows, input.reach, split.columns);
+      }
   }
   __device__ void ask(const ReduceArgs<P>& args, const Split& split, i64 start) const {
     ask_for_columns<E>(row, start, split.end, args.rows, args.template elements<N>().reach, split.columns);
@@ -54,10 +59,10 @@ template <typename P, int N, int LANES, bool ALIGNED, bool COLUMN> struct InputA
 };
 // One that rows share, or of which they have a few: the same elements serve all rows of a thread, unless those beside
 // each other differ in it.
-template <typename P, int N, int LANES, bool ALIGNED> struct InputAcross<P, N, LANES, ALIGNED, true> {
+template <typename P, int N, int LANES, int LIE> struct InputAcross<P, N, LANES, LIE, true> {
   using E = element_in<P, N>;
   static constexpr int TURNS = turns_across<P, LANES>(), COUNT = P::BESIDE >> N & 1 ? LANES : 1;
-  using Split = SplitAcross<LANES, ALIGNED>;
+  using Split = SplitAcross<LANES, LIE != COLUMNS_APART>;
   struct Groups {
     Lanes<E, GROUP> of[TURNS][COUNT];
     __device__ auto get(int turn, int i, int lane) const { return of[turn][COUNT > 1 ? lane : 0].get(i); }
@@ -69,7 +74,7 @@ template <typename P, int N, int LANES, bool ALIGNED> struct InputAcross<P, N, L
 #pragma unroll
     for (int t = 0; t < TURNS; ++t)
       if (t == 0 || start + t * apart < split.end)
-        load_elements<E, LANES, ALIGNED>(
+        load_elements<E>(
             groups.of[t], input.array, split.row, start + t * apart, split.end, args.rows, input.reach,
             split.columns);
   }
@@ -77,7 +82,7 @@ template <typename P, int N, int LANES, bool ALIGNED> struct InputAcross<P, N, L
 };
 
 // An output with elements for each row.
-template <typename P, int S, int LANES, bool ALIGNED> struct OutputAcross {
+template <typename P, int S, int LANES, int LIE> struct OutputAcross {
   using E = stored_element<P, S>;
   struct Group { Lanes<E, LANES> of[GROUP]; };
   storage_t<E>* row;
@@ -87,7 +92,7 @@ template <typename P, int S, int LANES, bool ALIGNED> struct OutputAcross {
     row = output.array + args.rows.kept.offset(at, output.reach.kept);
   }
   __device__ void store(
-      const Group& group, const ReduceArgs<P>& args, const SplitAcross<LANES, ALIGNED>& split, i64 first,
+      const Group& group, const ReduceArgs<P>& args, const SplitAcross<LANES, LIE != COLUMNS_APART>& split, i64 first,
       i32 exist) const {
     store_columns<E>(
         row, first, exist, args.rows, args.template output<stored_output<P, S>>().reach, split.columns, group.of);
@@ -95,12 +100,12 @@ template <typename P, int S, int LANES, bool ALIGNED> struct OutputAcross {
 };
 
 // All inputs and outputs of a thread, and the groups of them that it works on.
-template <typename P, int LANES, bool ALIGNED, typename N, typename S> struct OperandsAcrossOf;
-template <typename P, int LANES, bool ALIGNED, int... N, int... S>
-struct OperandsAcrossOf<P, LANES, ALIGNED, Seq<N...>, Seq<S...>> {
-  template <int I> using Input = InputAcross<P, I, LANES, ALIGNED, (I >= operands_of<P>::arrays)>;
-  template <int I> using Output = OutputAcross<P, I, LANES, ALIGNED>;
-  using Split = SplitAcross<LANES, ALIGNED>;
+template <typename P, int LANES, int LIE, typename N, typename S> struct OperandsAcrossOf;
+template <typename P, int LANES, int LIE, int... N, int... S>
+struct OperandsAcrossOf<P, LANES, LIE, Seq<N...>, Seq<S...>> {
+  template <int I> using Input = InputAcross<P, I, LANES, LIE, (I >= operands_of<P>::arrays)>;
+  template <int I> using Output = OutputAcross<P, I, LANES, LIE>;
+  using Split = SplitAcross<LANES, LIE != COLUMNS_APART>;
   using Groups = Tuple<typename Input<N>::Groups...>;
   using Stored = Tuple<typename Output<S>::Group...>;
   Tuple<Input<N>...> inputs;
@@ -131,21 +136,25 @@ struct OperandsAcrossOf<P, LANES, ALIGNED, Seq<N...>, Seq<S...>> {
     template <int I, typename V> __device__ void set(int i, V value) const { get<I>(stored).of[i].set(lane, value); }
   };
 };
-template <typename P, int LANES, bool ALIGNED>
-using OperandsAcross = OperandsAcrossOf<P, LANES, ALIGNED, make_seq<operands_of<P>::elements>, stores_of<P>>;
+template <typename P, int LANES, int LIE>
+using OperandsAcross = OperandsAcrossOf<P, LANES, LIE, make_seq<operands_of<P>::elements>, stores_of<P>>;
 
 // Takes the groups that a thread has loaded.
-template <typename P, int LANES, bool ALIGNED>
+template <typename P, int LANES, int LIE>
 __device__ inline void take_groups(
     Accumulator<P> (&totals)[LANES], const ReduceArgs<P>& args, const typename P::SplitPass (&passes)[LANES],
-    const OperandsAcross<P, LANES, ALIGNED>& operands,
-    const typename OperandsAcross<P, LANES, ALIGNED>::Groups& groups, const SplitAcross<LANES, ALIGNED>& split,
+    const OperandsAcross<P, LANES, LIE>& operands,
+    const typename OperandsAcross<P, LANES, LIE>::Groups& groups, const SplitAcross<LANES, LIE != COLUMNS_APART>& split,
     i64 start, i64 apart) {
-  using Operands = OperandsAcross<P, LANES, ALIGNED>;
+  using Operands = OperandsAcross<P, LANES, LIE>;
 #pragma unroll
   for (int t = 0; t < turns_across<P, LANES>(); ++t) {
     const i64 first = start + t * apart;
     if (first >= split.end) break;
+    if constexpr (LIE != COLUMNS_APART && of_bytes<P>()) {
+      take_bytes<P>(totals, groups, t, first, reductions_of<P>());
+      continue;
+    }
     const i32 exist = i32(min(split.end - first, i64(GROUP)));
     typename Operands::Stored stored = {};
 #pragma unroll
@@ -157,15 +166,15 @@ __device__ inline void take_groups(
   }
 }
 
-template <typename P, int LANES, bool ALIGNED>
-__global__ void __launch_bounds__(SPLIT_THREADS, blocks_across<P, LANES, ALIGNED>())
+template <typename P, int LANES, int LIE>
+__global__ void __launch_bounds__(SPLIT_THREADS, blocks_across<P, LANES, LIE != COLUMNS_APART>())
     across(const __grid_constant__ ReduceArgs<P> args) {
-  using Operands = OperandsAcross<P, LANES, ALIGNED>;
+  using Operands = OperandsAcross<P, LANES, LIE>;
   constexpr int TURNS = turns_across<P, LANES>();
   __shared__ Accumulator<P> scratch[SPLIT_THREADS * LANES];
   const Reduction& rows = args.rows;
   if constexpr (P::STAGE > 1) wait_for_earlier();
-  auto split = split_across<LANES, ALIGNED>(rows);
+  auto split = split_across<LANES, LIE != COLUMNS_APART>(rows);
   if constexpr (in_slabs<P>) {  // a split is of several, one for each of the threads below each other
     const i64 slab = slab_of(rows.length);
     split.begin += split.accumulator * slab;
@@ -189,7 +198,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_across<P, LANES, ALIGNED
     typename Operands::Groups groups;
     operands.load(groups, args, split, start, apart);
     if constexpr (asks_ahead<P, LANES>()) operands.ask(args, split, start + TURNS * apart);
-    take_groups<P, LANES, ALIGNED>(totals, args, passes, operands, groups, split, start, apart);
+    take_groups<P, LANES, LIE>(totals, args, passes, operands, groups, split, start, apart);
   }
   let_next_begin();
   join_warps<LANES>(totals, split.wide, scratch);

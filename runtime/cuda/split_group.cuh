@@ -65,3 +65,58 @@ __device__ inline void take_group(
        total.StateSlot<P, R>::value, get<R>(values).of, whole, exist, first),
    ...);
 }
+
+// Whether a program's reductions are extremes of bytes, or the indices of such. They are sought as neighbouring columns
+// lie: four to a word.
+template <typename How> constexpr bool seeks_largest = same<How, Largest> || same<How, ArgLargest>;
+template <typename How> constexpr bool seeks_smallest = same<How, Smallest> || same<How, ArgSmallest>;
+template <typename P, int... X> __device__ constexpr bool all_of_bytes(Seq<X...>) {
+  return sizeof...(X) > 0 &&
+         (((seeks_largest<typename type_at<typename P::Extremes, X>::How> ||
+            seeks_smallest<typename type_at<typename P::Extremes, X>::How>) &&
+           Format<element_in<P, type_at<typename P::Extremes, X>::raw>>::bits == 8 &&
+           !Format<element_in<P, type_at<typename P::Extremes, X>::raw>>::real) && ...);
+}
+template <typename P> __device__ constexpr bool of_bytes() {
+  return all_of_bytes<P>(typename P::Extremes::Index());
+}
+
+// Takes GROUP rows of neighbouring columns of bytes, the first of which is `first`. A byte is the high half of 16 bits
+// that are compared; the low half tells the row where that is wanted, so that of equals the first is best.
+template <typename P, int R, typename E, int LANES>
+__device__ inline void take_bytes(Accumulator<P> (&totals)[LANES], const Lanes<E, LANES> (&rows)[GROUP], i64 first) {
+  using How = typename reduction_at<P, R>::How;
+  constexpr bool LARGEST = seeks_largest<How>, SIGNED = Format<E>::has_sign;
+  constexpr bool INDEXED = same<How, ArgLargest> || same<How, ArgSmallest>;
+#pragma unroll
+  for (int word = 0; word < LANES / 4; ++word) {
+    u32 even, odd;  // columns
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) {
+      const u32 bytes = reinterpret_cast<const u32*>(rows[i].data)[word], tag = LARGEST ? GROUP - 1 - i : i;
+      const u32 low = INDEXED ? __byte_perm(bytes, tag, 0x2404) : bytes << 8;
+      const u32 high = INDEXED ? __byte_perm(bytes, tag, 0x3414) : bytes;
+      even = i == 0 ? low : better_halves<LARGEST, SIGNED>(even, low);
+      odd = i == 0 ? high : better_halves<LARGEST, SIGNED>(odd, high);
+    }
+#pragma unroll
+    for (int byte = 0; byte < 4; ++byte) {
+      const u32 pair = byte % 2 ? odd : even, half = byte < 2 ? pair << 16 : pair;  // in the upper half
+      const i32 value = SIGNED ? i32(half) >> 24 : i32(half >> 24);
+      auto& state = totals[word * 4 + byte].StateSlot<P, R>::value;
+      if constexpr (!INDEXED) {
+        state = How::of(state, i64(value));
+      } else {
+        const bool better = LARGEST ? value > state.value : value < state.value;
+        const i32 tag = half >> 16 & 0xff;
+        state.value = better ? value : state.value;
+        state.index = better ? first + (LARGEST ? GROUP - 1 - tag : tag) : state.index;
+      }
+    }
+  }
+}
+template <typename P, typename Groups, int LANES, int... R>
+__device__ inline void take_bytes(
+    Accumulator<P> (&totals)[LANES], const Groups& groups, int turn, i64 first, Seq<R...>) {
+  (take_bytes<P, R>(totals, get<reduction_at<P, R>::raw>(groups).of[turn], first), ...);
+}

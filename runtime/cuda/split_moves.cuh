@@ -94,11 +94,14 @@ struct Reach {
   i64 low, high;
 };
 
-// The columns that a thread takes of a tile: neighbours, which are whole vectors; or as many that lie APART, so that a
-// warp's are neighbours: then 32 threads lie beside each other. A thread beyond the table's edge is given the last
-// ones.
-template <int LANES, bool ALIGNED> struct Beside {
-  static constexpr int APART = ALIGNED ? 1 : 32;
+// How the columns of a thread lie: a warp's are neighbours, those of a thread 32 apart; neighbours, which are whole
+// vectors; neighbours from any byte on, which are shifted into place.
+enum { COLUMNS_APART, COLUMNS_IN_VECTORS, COLUMNS_SHIFTED };
+
+// The columns that a thread takes of a tile: NEIGHBOURS, or as many that lie apart, so that a warp's are neighbours:
+// then 32 threads lie beside each other. A thread beyond the table's edge is given the last ones.
+template <int LANES, bool NEIGHBOURS> struct Beside {
+  static constexpr int STEP = NEIGHBOURS ? 1 : 32;
   i64 first;
   i32 left;    // columns after the first
   i32 count;   // how many of its columns exist
@@ -110,18 +113,18 @@ template <int LANES, bool ALIGNED> struct Beside {
     thread = threadIdx.x & ((1 << wide) - 1);
     width = LANES << wide;
     begin = tile * width;
-    const i64 wanted = begin + thread * (ALIGNED ? LANES : 1);
-    first = min(wanted, rows.columns - (ALIGNED ? LANES : 1));
+    const i64 wanted = begin + thread * (NEIGHBOURS ? LANES : 1);
+    first = wanted < rows.columns ? wanted : rows.columns - (NEIGHBOURS ? LANES : 1);
     left = i32(min(rows.columns - 1 - first, i64(width)));
-    count = wanted >= rows.columns ? 0 : min(left / APART + 1, LANES);
+    count = wanted >= rows.columns ? 0 : min(left / STEP + 1, LANES);
   }
-  __device__ i32 step(int lane) const { return min(lane * APART, left); }
+  __device__ i32 step(int lane) const { return min(lane * STEP, left); }
   // How far a column of the tile lies from the first of the thread's; of one beyond the edge, the table's last column.
   __device__ i32 until(i32 column) const { return min(i32(begin - first) + column, left); }
 
   // Which column of a tile it is whose value lies at `index` of a block's scratch memory, thread by thread.
   static __device__ i32 column_at(i32 index) {
-    return ALIGNED || LANES == 1 ? index : index / LANES + index % LANES * APART;
+    return NEIGHBOURS || LANES == 1 ? index : index / LANES + index % LANES * STEP;
   }
 };
 
@@ -168,7 +171,53 @@ __device__ inline void load_columns(
 #pragma unroll
       for (int lane = 0; lane < LANES; ++lane)
         if (LANES == 1 || sizeof(storage_t<E>) < 4 || lane < columns.count)
-          lanes[i].data[lane] = at[i][lane * columns.APART];
+          lanes[i].data[lane] = at[i][lane * columns.STEP];
+  }
+}
+
+// The same of neighbours from any byte on: the aligned words around them, where these lie within the operand's bytes.
+// GROUP elements lie in less than 2^31 bytes.
+template <typename E, int LANES>
+__device__ inline void load_shifted_columns(
+    Lanes<E, LANES> (&lanes)[GROUP], const storage_t<E>* row, i64 first, i64 end, const Reduction& rows,
+    const Reach& reach, const storage_t<E>* origin, const Beside<LANES, true>& columns) {
+  using A = Around<E, LANES>;
+  using W = typename word<A::width>::type;
+  static_assert(!A::single);
+  const i64 stride = reach.along.of[AXES - 1];
+  const i32 step = i32(stride * i64(sizeof(storage_t<E>))), last = i32(min(end - first, i64(GROUP))) - 1;
+  const storage_t<E>* const from = row + first * stride;
+  const i32 skip = A::skip(from), until = skip + last * step;
+  const u8* const start = reinterpret_cast<const u8*>(from) - skip;
+  const i64 before = i64(start) - i64(origin) - reach.low, after = reach.high - reach.low - before;
+  if (__builtin_expect(
+          before + (min(skip, until) & -A::width) >= 0 &&
+              (max(skip, until) & -A::width) + A::words * A::width <= after, 1)) {
+    alignas(16) u32 around[GROUP][A::registers];
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i)
+#pragma unroll
+      for (int j = 0; j < A::words; ++j)
+        reinterpret_cast<W&>(around[i][j * (A::width / 4)]) =
+            reinterpret_cast<const W*>(start + ((skip + min(i, last) * step) & -A::width))[j];
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i)
+      shifted<ANY_WORD, A::bytes / 4, A::width, A::unit>(
+          reinterpret_cast<u32*>(lanes[i].data), around[i], u32(skip + min(i, last) * step));
+  } else {
+#pragma unroll 1
+    for (int i = 0; i < GROUP; ++i) {
+      const storage_t<E>* at = from + min(i, last) * stride;
+      Lanes<E, LANES> found;
+#pragma unroll
+      for (int lane = 0; lane < LANES; ++lane) {
+        found.data[lane] = *at;
+        at += lane < columns.left;
+      }
+#pragma unroll
+      for (int j = 0; j < GROUP; ++j)
+        if (i == j) lanes[j] = found;
+    }
   }
 }
 // Has the lines of a group that is loaded later brought into the L2 cache; nothing waits for them. Each of the threads
@@ -214,7 +263,7 @@ __device__ inline void store_columns(
     } else {
 #pragma unroll
       for (int lane = 0; lane < LANES; ++lane)
-        if (lane < columns.count) at[i][lane * columns.APART] = lanes[i].data[lane];
+        if (lane < columns.count) at[i][lane * columns.STEP] = lanes[i].data[lane];
     }
   }
 }

@@ -105,10 +105,12 @@ class SplitVariant(Variant):
     Attributes:
         lanes: rows beside each other that a thread takes; 0: threads lie along a row.
         mode: how the elements of rows lie, or how those of neighbouring rows do.
+        shifted: whether these are a thread's wherever they begin; else those of a thread lie 32 apart.
     """
 
     lanes: int = 0
     mode: RowMode = RowMode.WHOLE
+    shifted: bool = False
 
     @property
     def number(self) -> int:
@@ -212,26 +214,29 @@ def split_variants(operation: Operation, types: Types) -> tuple[SplitVariant, ..
     if not operation.analysis.split or operation.is_packed(types):
         return ()
     rows = any(dim.name not in operation.along for dim in operation.space)
-    found = _split_variants(*across_lanes(operation, types) if rows else (0, 0))
+    found = _split_variants(*across_lanes(operation, types) if rows else (0, 0, False))
     return tuple([each for each in found if each.kernel == "across"]) if operation.analysis.slabs else found
 
 
 @cache
-def _split_variants(lanes: int, apart: int) -> tuple[SplitVariant, ...]:
+def _split_variants(lanes: int, apart: int, shifted: bool) -> tuple[SplitVariant, ...]:
     found = [SplitVariant("along", mode.layout, mode.suffix, 0, mode) for mode in RowMode]
     found.append(SplitVariant("across", Layout.STRIDED, "", 1, RowMode.STEPPED))
-    beside = ((lanes, RowMode.WHOLE), (apart, RowMode.UNIT)) if lanes else ()
-    found += [SplitVariant("across", mode.layout, mode.suffix, each, mode) for each, mode in beside]
+    if lanes:
+        found.append(SplitVariant("across", Layout.CONTIGUOUS, "", lanes, RowMode.WHOLE))
+        found.append(SplitVariant("across", Layout.STRIDED, RowMode.UNIT.suffix, apart, RowMode.UNIT, shifted))
     return tuple(found)
 
 
-def across_lanes(operation: Operation, types: Types) -> tuple[int, int]:
+def across_lanes(operation: Operation, types: Types) -> tuple[int, int, bool]:
     """Rows that a thread takes: neighbours, 16 bytes of the widest element, fewer where there is much to make of each;
-    and where rows do not lie in whole vectors."""
+    where rows do not lie in whole vectors; and whether these are neighbours as well, brought into place by shifts: of
+    bytes, which are too many to load one by one."""
     operands = *operation.read, *operation.outputs
     full = [operation.bits(o, types) for o in operands if o.dims == operation.space]
     values = len(operation.analysis.split) + 2 * (len(full) - 1)
     values += sum(state_values(each.how) - 1 for each in operation.analysis.split)
     few = TUNED.split_values
     lanes = max(2, min(TUNED.split_lanes, 128 // max(full)) // (1 if values <= few else 2 if values <= 2 * few else 4))
-    return lanes, min(4, lanes)
+    shifted = max(full) == 8 and lanes >= 4 and all(o.dims != operation.space for o in operation.outputs)
+    return lanes, lanes if shifted else min(4, lanes), shifted

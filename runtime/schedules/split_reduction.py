@@ -63,7 +63,7 @@ class SplitReductionKernels(KernelGeometry):
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         super().__init__(operation, types, sizes)
-        self.lanes, self.apart = across_lanes(operation, types)
+        self.lanes, self.apart, self.shifted = across_lanes(operation, types)
         lengths = {True: 1, False: 1}
         for dim in operation.space:
             lengths[dim.name in operation.along] *= prod(_extents(sizes[dim.name]))
@@ -167,7 +167,8 @@ class SplitReductionKernels(KernelGeometry):
             mode = RowMode.WHOLE if whole else RowMode.UNIT
             threads = self.count // self.lanes * self.accumulators * self.segments
             many = threads >= self.few and not self._lone and len(along) == 1
-            many = many and (whole or kept[-1].extent >= _WARP * self.apart // 2)
+            least = self.lanes if whole or self.shifted else _WARP * self.apart // 2
+            many = many and kept[-1].extent >= least
             steps = zip(along[-1].strides, arrays, strict=True)
             many = many and all(abs(step) * self.bits[index] // 8 < _MOST_STEP for step, index in steps)
             return self._across_rows(arrays, kept, along, mode if many else RowMode.STEPPED)
@@ -250,13 +251,12 @@ class SplitReductionKernels(KernelGeometry):
         columns = self.count if lanes == 1 else kept[-1].extent
         variant = next(v for v in split_variants(self.operation, self.types) if v.lanes == lanes and v.mode is mode)
         shares = -(-columns // lanes)
-        wide = min(self._wide if mode is RowMode.WHOLE else 5, (shares - 1).bit_length())
-        if mode is RowMode.UNIT:
-            wide = 5  # of each of a thread's columns, a warp's are neighbours
+        beside = mode is RowMode.UNIT and not self.shifted  # of each of a thread's columns, a warp's are neighbours
+        wide = 5 if beside else min(5 if mode is RowMode.STEPPED else self._wide, (shares - 1).bit_length())
         cut, tables = self._across, self.count // columns
         wide = min(wide, (TUNED.split_threads // cut.span).bit_length() - 1)
         few = TUNED.split_lone_blocks if self._lone else TUNED.split_few_blocks
-        while mode is not RowMode.UNIT and wide > 2 and tables * -(-shares >> wide) * cut.splits < few:
+        while not beside and wide > 2 and tables * -(-shares >> wide) * cut.splits < few:
             wide -= 1
         threads = cut.span << wide
         while threads < _WARP:  # idle ones: a block is of whole warps

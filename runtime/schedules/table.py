@@ -86,8 +86,9 @@ def _scan_arguments(operation: Operation, types: Types, variant: ScanVariant) ->
     return (variant.walkers,) if variant.walkers else (variant.threads, variant.tiles, int(variant.mode))
 
 
-def _across_arguments(operation: Operation, types: Types, variant: SplitVariant) -> tuple[int, bool]:
-    return variant.lanes, variant.mode is RowMode.WHOLE
+def _across_arguments(operation: Operation, types: Types, variant: SplitVariant) -> tuple[int, int]:
+    lie = 1 if variant.mode is RowMode.WHOLE else 2 if variant.shifted else 0  # as in split_moves.cuh
+    return variant.lanes, lie
 
 
 SCHEDULES = {

@@ -120,7 +120,6 @@ inline unsigned cvt_rn_f16x2_e4m3x2(unsigned short pair) {
 }
 inline void griddepcontrol_wait() {}
 inline void griddepcontrol_launch_dependents() {}
-inline long long mul_wide_s32(int a, int b) { return (long long)a * b; }
 
 // ---- shared memory ----
 

@@ -116,6 +116,28 @@ def test_index_among_equals(source, tmp_path):
             assert [fault for sku in chosen for fault in host.faults(sku, some)] == []
 
 
+@pytest.mark.turns(6)
+@pytest.mark.parametrize("element", ["s8", "u8", "i32"])
+@pytest.mark.parametrize("source", ["argmax.cu", "argmin.cu"])
+def test_index_among_equal_integers(source, element, tmp_path):
+    of_type = [sku for sku in SKUS if sku.symbol.startswith(f"{source.removesuffix('.cu')}_{element}__")]
+    chosen = [sku for sku in of_type if sku.variant.startswith(("across", "row8x4", "row128x4"))]
+    assert len(chosen) >= 7
+    host = emulator.Host(chosen, tmp_path)
+    storage = DTYPES[element].storage
+    least, most = np.iinfo(storage).min, np.iinfo(storage).max
+    rng = np.random.default_rng(5)
+    for rare, common in (([least, most], 1), ([1, 2], most), ([1, 2], least), ([least], most)):
+
+        def some(case, rare=rare, common=common):
+            plan = case.call.plan(BackendKind.REFERENCE)
+            shape = plan.stored[0]
+            inputs = {"input": np.where(rng.random(shape) < 0.02, rng.choice(rare, shape), common).astype(storage)}
+            return Problem(inputs, run(plan, inputs), {}, {}, 0)
+
+        assert [fault for sku in chosen for fault in host.faults(sku, some)] == []
+
+
 @pytest.mark.turns(4)
 @pytest.mark.parametrize("element", ["f16", "bf16", "f32", "f64"])
 def test_the_order_of_a_sum(element, tmp_path):

@@ -66,8 +66,8 @@ class IndexModel:
                 beside = thread & ((1 << self.wide) - 1)
                 accumulator = start + (thread >> self.wide)
                 for lane in range(lanes):
-                    whole = self.geometry.variant.mode is RowMode.WHOLE
-                    column = tile * (lanes << self.wide) + (beside * lanes + lane if whole else beside + 32 * lane)
+                    neighbours = self.geometry.variant.mode is RowMode.WHOLE or self.geometry.variant.shifted
+                    column = tile * (lanes << self.wide) + (beside * lanes + lane if neighbours else beside + 32 * lane)
                     if column < self.columns:
                         yield split, table * self.columns + column, [accumulator]
 

@@ -1,5 +1,6 @@
 // Tables of whole vectors whose columns have parameters of their own.
 #pragma once
+#include "dependent_launch.cuh"
 #include "elementwise_program.cuh"
 #include "shift.cuh"
 #include "index_space.cuh"
@@ -110,20 +111,21 @@ template <typename E, int N, int ROWS> struct EntriesOfRows {
     return widen(at.column + lane < at.width ? first[row] : last[row]);
   }
 };
+// Places may differ between columns too: of a transposed array the columns are what its rows were.
 template <int N, int ROWS> struct EntriesOfRows<Place, N, ROWS> {
-  i64 first[ROWS], step;
+  i64 first[ROWS], step, across;
 
   template <typename Run> static __device__ bool whole(const Run&, const Place*, const Columns::Place&) { return true; }
   template <typename Run> __device__ void load(bool, const Run& run, const Place* table, const Columns::Place& at) {
 #pragma unroll
     for (int next = 0; next < ROWS; ++next) {
       const Place* row = stepped(table, ::min(at.row + next, at.near - 1), run.row);
-      first[next] = fetch(stepped(row, at.above, run.step)).index;
+      first[next] = fetch(stepped(stepped(row, at.above, run.step), at.column, run.across)).index;
     }
-    step = run.step / i64(sizeof(Place));
+    across = run.across / i64(sizeof(Place)), step = run.step / i64(sizeof(Place)) - across * at.width;
   }
   __device__ SharedPlace at(const Columns::Place& at, int row, int lane) const {
-    return {first[row] + (at.column + lane < at.width ? 0 : step), true};
+    return {first[row] + lane * across + (at.column + lane < at.width ? 0 : step), true};
   }
 };
 
@@ -153,10 +155,12 @@ struct ColumnMoves {
     i64 apart, step;
     __device__ storage_t<E> entry(i32 column, i32) const { return fetch(stepped(data, column, step)); }
   };
-  template <typename E> struct Run<PerRow<E>> {  // step: to the next row of the table
+  template <typename E> struct Run<PerRow<E>> {  // step: to the next row of the table; across: to the next column
     const storage_t<E>* data;
-    i64 apart, step, row;
-    __device__ storage_t<E> entry(i32, i32 above) const { return fetch(stepped(data, above, step)); }
+    i64 apart, step, row, across;
+    __device__ storage_t<E> entry(i32 column, i32 above) const {
+      return fetch(stepped(stepped(data, above, step), column, across));
+    }
   };
   template <typename E> struct Output {
     storage_t<E>* data;
@@ -222,6 +226,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) columns(const __grid_cons
   using Values = typename E::template LaneValues<LANES>;
   const Columns& columns = args.head;
 
+  wait_for_earlier();
   if (i32(blockIdx.x) >= i32(columns.blocks)) {  // the edges, one element at a time
     constexpr int PER = E::PACKED ? 2 : 1;       // packed: a thread keeps to a byte
 #pragma unroll 1
@@ -259,6 +264,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) columns(const __grid_cons
   E::each_run(args, [&](const auto& run, auto& from) { from = stepped(run.data, at.table, run.apart); }, run_starts);
   ColumnRuns<P, LANES, ROWS> entries;
   load_entries<P, LANES, ROWS>(entries, args, run_starts, place);
+  let_next_begin();
   typename E::OutputStarts out_starts;
   E::each_output(args, [&](const auto& output, auto& to) { to = output.start(at); }, out_starts);
 

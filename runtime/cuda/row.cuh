@@ -367,6 +367,8 @@ __global__ void __launch_bounds__(
   using S = RowSchedule<P, THREADS, CHUNKS, KEEP, MODE>;
   const ThreadRow<S> at(args);
   RowInputs<S> inputs;
+  wait_for_earlier();
   inputs.load(args, at);
+  let_next_begin();
   run_passes<S>(args, at, inputs, make_seq<S::LAST>());
 }

@@ -109,6 +109,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) rows(const __grid_constan
   E::each_run(args, [&](const auto& run, auto& from) { from = run.start(shares, start); }, run_starts);
   E::each_output(
       args, [&](const auto& output, auto& to) { to = output.template start<LANES>(shares, start); }, out_starts);
+  wait_for_earlier();
   P program = E::made_once(args);
   i64 before = -1;
 #pragma unroll 1

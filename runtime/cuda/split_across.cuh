@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_across<P, LANES, LIE != 
   constexpr int TURNS = turns_across<P, LANES>();
   __shared__ Accumulator<P> scratch[SPLIT_THREADS * LANES];
   const Reduction& rows = args.rows;
-  if constexpr (P::STAGE > 1) wait_for_earlier();
+  wait_for_earlier();
   auto split = split_across<LANES, LIE != COLUMNS_APART>(rows);
   if constexpr (in_slabs<P>) {  // a split is of several, one for each of the threads below each other
     const i64 slab = slab_of(rows.length);

@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_along<P, MODE>())
   __shared__ Accumulator<P> scratch[SPLIT_THREADS];
   __shared__ alignas(16) u8 stretches[Operands::bytes > 0 ? Operands::bytes : 16];
   let_next_begin();  // the kernel that joins is small: its blocks wait where the last ones of this one leave room
-  if constexpr (P::STAGE > 1) wait_for_earlier();
+  wait_for_earlier();
   // An odd stage starts from the end: what it reads last, the start, is what the next one finds in the L2 cache.
   const i64 last = args.rows.rows * args.rows.splits.divisor - 1;
   const SplitAlong split(args.rows, P::STAGE % 2 ? last - blockIdx.x : blockIdx.x);

@@ -17,6 +17,7 @@ from skuda.launch.kernel import Slots
 from skuda.model.dtypes import DTYPES
 from skuda.schedules import abi, table
 from skuda.schedules.geometry import Geometry, Layouts
+from skuda.schedules.variant import TUNED
 
 if TYPE_CHECKING:
     from skuda.arrays.libraries import Library
@@ -107,8 +108,10 @@ class Launch(Launches):
         entries = entries or table.entries(operation, plan.types, geometry.variant)
         self.entries = entries if geometry.finish is not None else entries[:1]
         schedule = table.schedule_of(geometry.variant)
-        self.of_few = geometry.variant.of_few
-        self.dependent = self.of_few or (operation.analysis.stage > 1 and schedule.geometry == "split_reduction")
+        later = operation.analysis.stage > 1 and schedule.geometry == "split_reduction"
+        few = schedule.waits and geometry.grid * geometry.block <= TUNED.few_threads
+        self.of_few = geometry.variant.of_few or (few and not later)
+        self.dependent = self.of_few or later
         self.source = plan.package, operation.source
         self.loaded: dict[int, Loaded] = {}
         self._kernels: dict[int, list] = {}

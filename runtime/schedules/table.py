@@ -48,6 +48,7 @@ class Schedule(Record):
         argument: what it takes, as the host packs it.
         template: what its template takes after the program.
         then: kernels that are launched after it.
+        waits: whether it waits by itself for the kernel in front of it, so that it may begin before that ends.
     """
 
     kernel: str
@@ -57,6 +58,7 @@ class Schedule(Record):
     argument: abi.Arguments
     template: Callable[[Operation, Types, Variant], Sequence[object]] = lambda operation, types, variant: ()
     then: tuple[str, ...] = ()
+    waits: bool = False
 
     def entry(self, operation: Operation, types: Types, variant: Variant) -> str:
         """The NVRTC name expression of the kernel."""
@@ -108,11 +110,11 @@ SCHEDULES = {
         ),
         Schedule(
             "rows", "rows of any alignment, any strides outside of them", "row_shares.cuh", "strided",
-            abi.ROWS_ARGUMENTS, lanes_of,
+            abi.ROWS_ARGUMENTS, lanes_of, waits=True,
         ),
         Schedule(
             "columns", "inputs that differ between columns, whole vectors", "columns.cuh", "columns",
-            abi.COLUMNS_ARGUMENTS, lanes_of,
+            abi.COLUMNS_ARGUMENTS, lanes_of, waits=True,
         ),
         Schedule(
             "columns_unaligned", "the same, any alignment", "columns_unaligned.cuh", "strided", abi.ROWS_ARGUMENTS,
@@ -128,11 +130,12 @@ SCHEDULES = {
         ),
         # Programs with reductions.
         Schedule(
-            "row", "a row held by threads of one block", "row.cuh", "row_reduction", abi.ROW_ARGUMENTS, _row_arguments
+            "row", "a row held by threads of one block", "row.cuh", "row_reduction", abi.ROW_ARGUMENTS, _row_arguments,
+            waits=True,
         ),
         Schedule(
             "few_rows", "few rows, equally far apart, held by threads of one block", "few_rows.cuh", "row_reduction",
-            abi.FEW_ROWS_ARGUMENTS, lambda operation, types, variant: (variant.threads, variant.chunks),
+            abi.FEW_ROWS_ARGUMENTS, lambda operation, types, variant: (variant.threads, variant.chunks), waits=True,
         ),
         Schedule(
             "cluster", "a row held by a cluster of blocks", "cluster_row.cuh", "row_reduction", abi.ROW_ARGUMENTS,
@@ -144,11 +147,11 @@ SCHEDULES = {
         ),
         Schedule(
             "along", "a row reduced by several blocks", "split_along.cuh", "split_reduction", abi.SPLIT_ARGUMENTS,
-            lambda operation, types, variant: (int(variant.mode),), ("finish",),
+            lambda operation, types, variant: (int(variant.mode),), ("finish",), waits=True,
         ),
         Schedule(
             "across", "rows beside each other, reduced by several blocks", "split_across.cuh", "split_reduction",
-            abi.SPLIT_ARGUMENTS, _across_arguments, ("finish",),
+            abi.SPLIT_ARGUMENTS, _across_arguments, ("finish",), waits=True,
         ),
         Schedule(
             "scan", "a row scanned by threads of one block", "scan.cuh", "scans", abi.ROW_ARGUMENTS, _scan_arguments

@@ -1,6 +1,7 @@
 // The kernel of rows that threads of one block hold or read: passes over a row, each of which makes reductions, and a
 // last one that makes the outputs. What passes compute is the program's.
 #pragma once
+#include "dependent_launch.cuh"
 #include "row_inputs.cuh"
 
 // A value that a pass makes, of the elements of a thread's share: what a reduction goes on with, or what is stored.

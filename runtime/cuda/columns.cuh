@@ -218,6 +218,10 @@ __device__ inline P program_of(const ColumnsArgs<P>& args, const typename Elemen
   return E::made(args, given, scalars);
 }
 
+// Rows of a thread, up to which its block soon ends. While longer ones run, blocks of the next kernel would crowd on the
+// multiprocessors that have room.
+constexpr int SOON = 2;
+
 // A thread prepares LANES columns and takes their vectors in ROWS rows; where rows have inputs too, each of its elements
 // has a program.
 template <typename P, int LANES, int ROWS>
@@ -264,7 +268,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) columns(const __grid_cons
   E::each_run(args, [&](const auto& run, auto& from) { from = stepped(run.data, at.table, run.apart); }, run_starts);
   ColumnRuns<P, LANES, ROWS> entries;
   load_entries<P, LANES, ROWS>(entries, args, run_starts, place);
-  let_next_begin();
+  if constexpr (ROWS <= SOON) let_next_begin();
   typename E::OutputStarts out_starts;
   E::each_output(args, [&](const auto& output, auto& to) { to = output.start(at); }, out_starts);
 

@@ -22,7 +22,8 @@ def in_columns(kernels: ElementwiseKernels, layouts: Layouts, arrays: Sequence[i
     rows = Axis(1, (0,) * len(arrays))
     parameters = {at: kernels.operation.operands[index] for at, index in enumerate(arrays) if not kernels.full[index]}
     of_rows = {at for at, operand in parameters.items() if operand in kernels.operation.of_rows}
-    if not any(inner.strides[at] for at in of_rows):
+    in_memory = {at for at in of_rows if parameters[at] not in kernels.operation.positions}
+    if not any(inner.strides[at] for at in in_memory):
         if tables and not any(tables[-1].strides[at] for at in parameters.keys() - of_rows):
             rows = tables.pop()  # what columns have is the same all along this axis
         found = _whole(kernels, layouts, arrays, of_rows, tables, rows, inner)
@@ -71,7 +72,7 @@ def _whole(
     for position, index in enumerate(arrays):
         steps = [apart[position] if kernels.full[index] else inner.strides[position]]
         if position in of_rows:
-            steps = [rows.strides[position], rows.strides[position] * rows_each]
+            steps = [rows.strides[position], rows.strides[position] * rows_each, inner.strides[position]]
         own = tuple(step * kernels.bits[index] // 8 for step in (table.strides[position], *steps))
         if any(abs(step) >= 1 << 31 for step in own):
             return None

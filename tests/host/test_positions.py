@@ -6,12 +6,14 @@ from __future__ import annotations
 import re
 
 import pytest
-from values import cases
+from problems import candidates, served
+from values import Case, cases
 
 import skuda
 from host import emulator
 from skuda.launch import registry
 from skuda.model.sku import BackendKind
+from skuda.schedules.variant import COLUMNS
 
 ROWS = {
     "counted": """
@@ -72,3 +74,14 @@ def test_bytes(kernels, tmp_path):
     host = emulator.Host(kernels, tmp_path)
     assert [sku.symbol for sku in kernels if not cases(sku)] == []
     assert [fault for sku in kernels for fault in host.faults(sku)] == []
+
+
+@pytest.mark.parametrize("symbol", ["triu_f32__columns4", "tril_f16__columns8", "triu_s8__columns16"])
+def test_places_of_a_transposed_table(symbol, tmp_path):
+    """Its columns are what rows were: both places are found in vectors, and what one leaves out is not read."""
+    sku = next(each for each in registry.skus() if each.symbol == symbol)
+    calls = [call for call in candidates(sku, False, "permuted") if served(call) is COLUMNS][:4]
+    host = emulator.Host([sku], tmp_path)
+    assert len(calls) == 4
+    for call in calls:
+        assert list(host._faults(sku, call, Case(call).problem())) == []

@@ -160,7 +160,7 @@ def check(problem: Problem) -> str:
                 variant is GROUPS and not parameter and operand in operation.inputs
             )
             of_row = in_table and operand in operation.in_kernels.of_rows
-            assert len(slots) == axes + 3 * tiled + 2 * (by_row + in_table) + of_row + steps + 2 * spans + in_lines
+            assert len(slots) == axes + 3 * tiled + 2 * (by_row + in_table + of_row) + steps + 2 * spans + in_lines
             arrays.append(
                 Array(
                     operand.name,
@@ -176,6 +176,7 @@ def check(problem: Problem) -> str:
                     operand in operation.outputs,
                     frozenset(positions[names.index(operand.name)] for positions in expected),
                     slots[2] if of_row else None,
+                    slots[3] if of_row else 0,
                     slots[-2:] if spans else None,
                 )
             )

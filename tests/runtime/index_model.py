@@ -70,6 +70,7 @@ class Array:
     output: bool
     valid: frozenset[int]  # where its elements are
     below: int | None  # of a parameter that rows of a table have one of: bytes from one row that is counted to the next
+    across: int  # of the same: bytes from one column to the next
     span: tuple[int, int] | None  # Span, of inputs in the output's shape that are read in words
 
     def read(self, offset: int) -> int:

@@ -25,9 +25,10 @@ def columns_positions(geometry, arrays: list[Array], lanes: int, depth: int):
     def vector(array: Array, table: int, row: int, first: int) -> list[int]:
         return array.lane_positions(steps(array, table, array.row) + steps(array, row, array.apart), first, lanes, True)
 
-    def of_row(array: Array, table: int, row: int, above: list[int]) -> list[int]:
+    def of_row(array: Array, table: int, row: int, above: list[int], columns: list[int]) -> list[int]:
         start = steps(array, table, array.row) + steps(array, row, array.below)
-        return [array.read(start + steps(array, each, array.apart)) for each in above]
+        at = [steps(array, each, array.apart) + steps(array, c, array.across) for each, c in zip(above, columns)]
+        return [array.read(start + each) for each in at]
 
     for thread in range(blocks * BLOCK):
         unit = min(thread, units - 1)
@@ -55,10 +56,10 @@ def columns_positions(geometry, arrays: list[Array], lanes: int, depth: int):
         of_rows = [each for each in arrays if each.below is not None]
         for at in {min(row + below, near - 1) for below in range(depth)}:
             for each in of_rows:
-                of_row(each, table, at, above)
+                of_row(each, table, at, above, columns)
         for at in range(row, min(row + depth, end)):
             positions = {each.name: vector(each, table, at, first) for each in arrays if not each.shares} | shared
-            positions |= {each.name: of_row(each, table, at, above) for each in of_rows}
+            positions |= {each.name: of_row(each, table, at, above, columns) for each in of_rows}
             for lane in range(lanes):
                 yield {name: found[lane] for name, found in positions.items()}
 
@@ -70,11 +71,11 @@ def columns_positions(geometry, arrays: list[Array], lanes: int, depth: int):
             if at >= length:
                 break
             above = divide(width, at)
-            index = {each.name: above if each.below is not None else at - above * width[0] for each in arrays}
-            yield {
-                each.name: each.read(steps(each, index[each.name], each.apart)) if each.shares else at
-                for each in arrays
-            }
+            column = at - above * width[0]
+            found = {each.name: at for each in arrays}
+            found |= {each.name: each.read(steps(each, column, each.apart)) for each in arrays if each.shares}
+            of_rows = [each for each in arrays if each.below is not None]
+            yield found | {each.name: of_row(each, 0, 0, [above], [column])[0] for each in of_rows}
 
 
 def parameters_of(arrays: list[Array], run: int) -> dict[str, int]:

@@ -4,6 +4,8 @@
 #pragma once
 #include "dependent_launch.cuh"
 #include "elementwise_program.cuh"
+#include "flat.cuh"
+#include "shift.cuh"
 
 using Entry = unsigned short;
 constexpr int TABLE_BYTES = 2 << 16;
@@ -11,6 +13,9 @@ constexpr int TABULATED = 2;     // entries that a thread of `tabulate` makes
 constexpr int TABLED_LANES = 8;  // elements of a vector of `look_up`: 16 bytes
 constexpr int TABLED_AHEAD = 2;  // vectors of a thread that are under way
 
+struct TabledWords {
+  template <typename E> using type = Around<E, TABLED_LANES>;
+};
 struct Tabled { i64 length; };
 struct TabledMoves {
   template <typename E> struct Input { const storage_t<E>* data; };
@@ -44,20 +49,26 @@ __device__ inline u32 looked_up(const Entry* table, u32 word) {
 template <typename P>
 __global__ void __launch_bounds__(LOOK_UP_THREADS) look_up(const __grid_constant__ TabledArgs<P> args) {
   extern __shared__ uint4 memory[];
+  using Words = typename Elementwise<P>::template OfInputs<TabledWords>;
   const auto* const from = get<0>(args.items).data;
   auto* const to = Elementwise<P>::first_output(args).data;
-  const uint4* const in = reinterpret_cast<const uint4*>(from);
-  uint4* const out = reinterpret_cast<uint4*>(to);
   const Entry* const table = reinterpret_cast<const Entry*>(memory);
+
+  // Vectors begin where those of the output do; where the arrays begin anywhere, the words around one lie inside too.
+  const i32 length = i32(args.head.length), past = i32(u64(to) / sizeof(Entry)) & (TABLED_LANES - 1);
+  const bool aligned = ((u64(from) | u64(to)) & 15) == 0;
+  const i32 first = aligned ? 0 : 2 * TABLED_LANES - past;
+  const i32 vectors = ::max(0, length - (aligned ? 0 : first + TABLED_LANES)) / TABLED_LANES;
+  uint4* const out = reinterpret_cast<uint4*>(to + first);
 
   // Blocks take turns, so that what is under way lies together in memory. Beyond the end the last vector is read again.
   constexpr i32 TURN = TABLED_AHEAD * LOOK_UP_THREADS;
-  const i32 length = i32(args.head.length), vectors = length / TABLED_LANES;
   const i32 apart = i32(gridDim.x) * TURN, begin = i32(blockIdx.x) * TURN + i32(threadIdx.x);
-  uint4 next[TABLED_AHEAD];
+  const auto start = [&](i32 at) { return from + first + ::min(at, vectors - 1) * TABLED_LANES; };
+  Words next[TABLED_AHEAD];
   auto load = [&](i32 at) {
 #pragma unroll
-    for (int k = 0; k < TABLED_AHEAD; ++k) next[k] = in[::min(at + k * LOOK_UP_THREADS, vectors - 1)];
+    for (int k = 0; k < TABLED_AHEAD; ++k) get<0>(next[k]).load(start(at + k * LOOK_UP_THREADS), TABLED_LANES);
   };
   if (begin < vectors) load(begin);
   wait_for_earlier();
@@ -70,7 +81,10 @@ __global__ void __launch_bounds__(LOOK_UP_THREADS) look_up(const __grid_constant
   for (i32 at = begin; at < vectors; at += apart) {
     uint4 own[TABLED_AHEAD];
 #pragma unroll
-    for (int k = 0; k < TABLED_AHEAD; ++k) own[k] = next[k];
+    for (int k = 0; k < TABLED_AHEAD; ++k) {
+      const auto lanes = get<0>(next[k]).lanes(start(at + k * LOOK_UP_THREADS));
+      own[k] = reinterpret_cast<const uint4&>(lanes);
+    }
     load(at + apart);
 #pragma unroll
     for (int k = 0; k < TABLED_AHEAD; ++k) {
@@ -80,9 +94,7 @@ __global__ void __launch_bounds__(LOOK_UP_THREADS) look_up(const __grid_constant
       if (at + k * LOOK_UP_THREADS < vectors) out[at + k * LOOK_UP_THREADS] = found;
     }
   }
-  const i32 rest = vectors * TABLED_LANES + i32(threadIdx.x);
-  if (blockIdx.x == 0 && rest < length) {
-    const Entry number = reinterpret_cast<const Entry*>(from)[rest];
-    reinterpret_cast<Entry*>(to)[rest] = table[number];
-  }
+  const i32 edge = i32(threadIdx.x), rest = edge < first ? edge : edge + vectors * TABLED_LANES;
+  if (blockIdx.x == 0 && rest < length)
+    reinterpret_cast<Entry*>(to)[rest] = table[reinterpret_cast<const Entry*>(from)[rest]];
 }

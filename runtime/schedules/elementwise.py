@@ -199,7 +199,7 @@ class ElementwiseKernels(KernelGeometry):
 
     def _flat(self, arrays, aligned: bool, length: int, run: int, period: int, steps) -> Geometry | None:
         """One row; None where it is too long or too short, or its parameters lie too far apart or change too often."""
-        if aligned and self._is_tabled(length):
+        if self._is_tabled(length):
             return self._tabled(arrays, length)
         variant = VEC if aligned else SHIFTED
         lanes, groups = lanes_of(self.operation, self.types, variant)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 import pytest
-from problems import is_alternative
-from values import cases
+from problems import candidates, is_alternative, lay_out, served
+from values import Case, cases
 
 from host import emulator
 from skuda.launch import registry
@@ -22,6 +23,7 @@ from skuda.schedules.variant import (
     SHIFTED,
     STAGES,
     STRIDED,
+    TABULATE,
     TILE,
     VEC,
     RowMode,
@@ -121,6 +123,19 @@ def test_pairs_by_integers(move, tmp_path):
     """GPUs before sm_89 have no instructions for floats of 8 bits."""
     sku = first(*MOVES[move])
     assert list(emulator.Host([sku], tmp_path, arch=80).faults(sku)) == []
+
+
+@pytest.mark.parametrize("starts", ["plain shifted", "shifted plain", "shifted shifted"])
+def test_results_are_looked_up_from_any_element_on(starts, tmp_path):
+    sku = first("cbrt", ("f16",), variant(TABULATE))
+    host, (read, written) = emulator.Host([sku], tmp_path), starts.split()
+    found = [call for call in candidates(sku, False, "plain") if served(call) is TABULATE]
+    for call in found:
+        lay = {name: lay_out(at.shape, read if name == "input" else written) for name, at in call.layouts}
+        moved = replace(call, layouts=tuple(lay.items()))
+        assert served(moved) is TABULATE
+        assert list(host._faults(sku, moved, Case(moved).problem())) == []
+    assert len(found) > 2
 
 
 def test_what_the_moves_are_tried_on():

@@ -30,9 +30,9 @@ def kernel_of(name: str, element: str, elements: int, start: int = 0, cluster_sh
 
 
 @pytest.mark.parametrize("element", ["f16", "bf16"])
-@pytest.mark.parametrize("elements", [MANY, MANY + 5, 3 * MANY + 1])
-def test_many_results_are_looked_up(element, elements):
-    plan, geometry = kernel_of("Cbrt", element, elements)
+@pytest.mark.parametrize("elements, start", [(MANY, 0), (MANY + 5, 0), (3 * MANY + 1, 0), (MANY, 1)])
+def test_many_results_are_looked_up(element, elements, start):
+    plan, geometry = kernel_of("Cbrt", element, elements, start)
     blocks, threads = geometry.finish
     assert geometry.variant is TABULATE
     assert plan._kernels.workspace == geometry.workspace == geometry.finish_shared == 2 * 2**16
@@ -56,7 +56,6 @@ def test_axes_in_another_order_are_looked_up_as_one_row():
     [
         ("Cbrt", "f32", MANY),
         ("Cbrt", "f16", MANY - 1),
-        ("Cbrt", "f16", MANY, 1),  # from any element on
         ("Cbrt", "f16", MANY, 0, 100_000),  # no clusters, or less shared memory than a table takes
         ("Gelu", "f16", MANY),  # short enough
         ("Pow", "f16", MANY),  # of two operands
@@ -65,7 +64,7 @@ def test_axes_in_another_order_are_looked_up_as_one_row():
 def test_other_results_are_computed(case):
     plan, geometry = kernel_of(*case)
     assert geometry.variant.kernel == "vec" and geometry.workspace == 0
-    assert plan._kernels.workspace == 0 or case[3:] == (1,)  # at most, however the arrays lie
+    assert plan._kernels.workspace == 0
 
 
 def test_long_formulas_of_one_operand_have_tables():

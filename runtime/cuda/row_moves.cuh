@@ -407,7 +407,9 @@ template <typename E, int LANES, int SHARES> struct Stretch {
   u8* memory;
 
   // Whether shares are to go this way.
-  static __device__ constexpr bool wanted(int mode) { return mode == UNIT || (mode == WHOLE && sizeof(V) > 16); }
+  static __device__ constexpr bool wanted(int mode) {
+    return LANES > 1 && (mode == UNIT || (mode == WHOLE && sizeof(V) > 16));
+  }
 
   // `left`: elements from the share's first to the end of the row.
   __device__ void put(int lane, int share, ShareWords<E> words, i32 left) const {

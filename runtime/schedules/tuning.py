@@ -65,7 +65,8 @@ class Launch(Record):
         tile_sides: elements that a tile may have along an axis.
 
         row_threads: threads of a block that holds rows, at least: short rows share one.
-        row_shapes: (threads, chunks) that hold a row of each size. Sums have one position for each of these threads.
+        row_shapes: (threads, chunks) that hold a row of each size. Sums have one position for each of these threads,
+            and those of a row of one group no others.
         row_reread: (threads, chunks) of rows that are read again by each pass.
         halved_threads: threads of a row, from which on half as many hold twice as much each where registers allow.
         halved_bits: bits of an element of all inputs, up to which they do.
@@ -319,7 +320,7 @@ SM_90 = Tuning(  # measured on an H200
     tile_batch=8,
     tile_stores_unrolled=4,
     row_threads=128,
-    row_shapes=((4, 4), (8, 4), (16, 4), (32, 4), (64, 4), (128, 4), (256, 4), (512, 4), (1024, 4), (1024, 8)),
+    row_shapes=((1, 1), (4, 4), (8, 4), (16, 4), (32, 4), (64, 4), (128, 4), (256, 4), (512, 4), (1024, 4), (1024, 8)),
     row_reread=(1024, 8),
     halved_threads=512,
     halved_bits=16,

@@ -83,6 +83,12 @@ __device__ inline void shifted(u32* to, const u32* from, u32 skip) {
     to[i] = UNIT_BYTES < 4 ? __funnelshift_r(v[word + i], v[word + i + 1], skip * 8) : v[word + i];
 }
 
+// A share as the words that it takes: what a branch may change of it must not be its elements, or compilers take the
+// words of the usual case apart before the branch, and wait for them there.
+template <typename E> struct alignas(Lanes<E, GROUP>) ShareWords {
+  u32 w[sizeof(Lanes<E, GROUP>) / 4];
+};
+
 // CHUNKS shares that a thread holds of a row, on their way from memory from `load` to `arrive`; what lies beyond the
 // row is anything. Of a packed operand, `steps` count bytes.
 template <int MODE, typename E, int THREADS, int CHUNKS> struct Own {
@@ -93,11 +99,17 @@ template <int MODE, typename E, int THREADS, int CHUNKS> struct Own {
   __device__ void load(
       const storage_t<E>* row, i32 thread, i32 length, const Along& steps, const storage_t<E>*, const Span&) {
     constexpr int each = GROUP / V::units;  // elements of a unit: 2 to a byte where they are packed
+    // Compilers take bytes apart as they arrive, and so wait for each share before they load the next one.
+    constexpr bool AS_WORDS = MODE == WHOLE && sizeof(storage_t<E>) == 1;
+    ShareWords<E> words[AS_WORDS ? CHUNKS : 1];
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       const i32 first = (chunk * THREADS + thread) * GROUP;
       if (first >= length) break;
-      if constexpr (MODE == WHOLE) {
+      if constexpr (AS_WORDS) {
+        const V share = ::load<true, E, GROUP, ONCE>(row, first, length);
+        words[chunk] = reinterpret_cast<const ShareWords<E>&>(share);
+      } else if constexpr (MODE == WHOLE) {
         lanes[chunk] = ::load<true, E, GROUP, ONCE>(row, first, length);
       } else {
 #pragma unroll
@@ -105,6 +117,9 @@ template <int MODE, typename E, int THREADS, int CHUNKS> struct Own {
           lanes[chunk].data[unit] = first + unit * each < length ? row[steps.to(first / each + unit)] : storage_t<E>{};
       }
     }
+    if constexpr (AS_WORDS)
+#pragma unroll
+      for (int chunk = 0; chunk < CHUNKS; ++chunk) lanes[chunk] = reinterpret_cast<const V&>(words[chunk]);
   }
   __device__ void arrive(const storage_t<E>*, i32, i32) {}
 };
@@ -245,12 +260,6 @@ __device__ inline Lanes<E, GROUP> share(
     return own.lanes[0];
   }
 }
-
-// A share as the words that it takes: what a branch may change of it must not be its elements, or compilers take the
-// words of the usual case apart before the branch, and wait for them there.
-template <typename E> struct alignas(Lanes<E, GROUP>) ShareWords {
-  u32 w[sizeof(Lanes<E, GROUP>) / 4];
-};
 
 // One share of a row that starts at any element; out of line, for what is seldom wanted.
 template <typename E>

@@ -7,6 +7,7 @@ template <typename P, typename S> struct SplitTraitsOf;
 template <typename P, int... R> struct SplitTraitsOf<P, Seq<R...>> {
   static constexpr int bits = operands_of<P>::array_bits;  // of an element of all inputs
   static constexpr bool stores = made_of<P>::stores > 0;
+  static constexpr bool bytes = bits == 8 && !stores;  // neighbours of which are taken in words
   static constexpr bool once = P::STAGE == 0 && !stores;  // nothing reads inputs again
   // A value that goes on with its index takes registers.
   static constexpr bool indices =
@@ -33,7 +34,7 @@ template <typename P, int LANES> __device__ constexpr int turns_across() {
   using Traits = SplitTraits<P>;
   if (Traits::stores) return 1;
   constexpr int bits = LANES * Traits::bits;
-  const int two = Traits::indices && bits <= SPLIT_ACROSS_INDEX_BITS ? 2 : 1;
+  const int two = Traits::indices && !Traits::bytes && bits <= SPLIT_ACROSS_INDEX_BITS ? 2 : 1;
   return larger(two, turns_of(bits, SPLIT_ACROSS_BITS, SPLIT_ACROSS_TURNS));
 }
 // Whether a thread across rows has its next groups brought into the L2 cache: where few bytes are under way, or much is
@@ -53,6 +54,7 @@ template <typename P, int MODE> __device__ constexpr int blocks_along() {
 }
 template <typename P, int LANES, bool ALIGNED> __device__ constexpr int blocks_across() {
   using Traits = SplitTraits<P>;
+  if (Traits::bytes) return SPLIT_ROOM;
   if (Traits::wide) return 1;
   if (Traits::light) return ALIGNED || LANES == 1 || !Traits::of_words ? SPLIT_ROOM : SPLIT_ROOM_LIGHT;
   return Traits::indices && !Traits::moments && ALIGNED && LANES > 1 ? SPLIT_ROOM_LIGHT : SPLIT_ROOM;

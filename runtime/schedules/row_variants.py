@@ -241,7 +241,7 @@ def across_lanes(operation: Operation, types: Types) -> tuple[int, int, bool]:
     full = [operation.bits(o, types) for o in operands if o.dims == operation.space]
     values = len(operation.analysis.split) + 2 * (len(full) - 1)
     values += sum(state_values(each.how) - 1 for each in operation.analysis.split)
-    few = TUNED.split_values
+    few = TUNED.split_values * (2 if max(full) == 8 else 1)  # bytes are held four to a word
     lanes = max(2, min(TUNED.split_lanes, 128 // max(full)) // (1 if values <= few else 2 if values <= 2 * few else 4))
     shifted = max(full) == 8 and lanes >= 4 and all(o.dims != operation.space for o in operation.outputs)
     return lanes, lanes if shifted else min(4, lanes), shifted

@@ -364,10 +364,12 @@ __device__ inline f32 power_end(f32 base, f32 exponent, f32 value) {
   const bool usual = (size > 0.0f) & is_finite(size) & is_finite(exponent);
   return signed_power(base, exponent, usual ? value : beyond);
 }
+// Of a finite base that is not 0 and a finite exponent, whose parity alone counts below 0.
 __device__ inline f32 power(f32 base, f32 exponent) {
-  const f32 value = power_of(absolute(base), exponent);
-  const bool usual = (base > 0.0f) & is_finite(base) & is_finite(exponent);
-  return usual ? value : power_end(base, exponent, value);
+  const f32 value = power_of(absolute(base), exponent), half = 0.5f * exponent;
+  const f32 below = rint(exponent) != exponent ? f32(not_a_number()) : rint(half) != half ? -value : value;
+  const bool usual = (__float_as_uint(absolute(base)) - 1 < 0x7f7fffffu) & is_finite(exponent);
+  return usual ? (base > 0.0f ? value : below) : power_end(base, exponent, value);
 }
 
 // Correctly rounded, by a step of Newton from any estimate within 10 units and one from what that leaves exactly. Where

@@ -24,22 +24,24 @@ __device__ inline DoubleDouble pair_product(DoubleDouble a, DoubleDouble b) {
   const DoubleDouble product = two_product(a.high, b.high);
   return {product.high, product.low + (a.high * b.low + a.low * b.high)};
 }
+// For a safe divisor.
 __device__ inline DoubleDouble pair_quotient(DoubleDouble n, DoubleDouble d) {
-  const f64 quotient = divided(n.high, d.high);
+  const f64 y = inverse(d.high), quotient = n.high * y;
   const DoubleDouble product = two_product(quotient, d.high);
   const f64 rest = (((n.high - product.high) - product.low) + n.low) - quotient * d.low;
-  return {quotient, divided(rest, d.high)};
+  return {quotient, rest * y};
 }
 // c + p x, rounded once but for the low part of c.
 __device__ inline DoubleDouble pair_step(f64 p, f64 x, DoubleDouble c) {
   const f64 value = fused(p, x, c.high);
   return {value, fused(p, x, c.high - value) + c.low};
 }
+// Of 0, or where twice the root is a safe divisor.
 __device__ inline DoubleDouble pair_root(DoubleDouble x) {
   const f64 root = sqrt(x.high);
   const DoubleDouble square = two_product(root, root);
   const f64 rest = ((x.high - square.high) - square.low) + x.low;
-  return {root, root == 0.0 ? 0.0 : divided(rest, root + root)};
+  return {root, root == 0.0 ? 0.0 : rest * inverse(root + root)};
 }
 
 // 2^k, where that is a normal number.

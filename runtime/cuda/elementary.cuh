@@ -17,8 +17,8 @@ template <typename C> __device__ inline C scaled(C y, C k) {
 __device__ inline f32 exponential_polynomial(f32 r) {
   return fused_polynomial(r, 0x1.6d591cp-10f, 0x1.1242p-7f, 0x1.5554dep-5f, 0x1.555486p-3f, 0x1p-1f);
 }
-__device__ inline f64 exponential_polynomial(f64 r) {
-  return unfused_polynomial(r, 0x1.1f733f411b727p-29, 0x1.af4e5274a366cp-26, 0x1.27e4db47938d1p-22,
+template <bool FUSED = false> __device__ inline f64 exponential_polynomial(f64 r) {
+  return polynomial<FUSED>(r, 0x1.1f733f411b727p-29, 0x1.af4e5274a366cp-26, 0x1.27e4db47938d1p-22,
       0x1.71de01ff19a6bp-19, 0x1.a01a01a6e1a43p-16, 0x1.a01a01abf7ed6p-13, 0x1.6c16c16c162c3p-10, 0x1.11111111100bep-7,
       0x1.5555555555556p-5, 0x1.5555555555557p-3, 0x1p-1);
 }

@@ -2,9 +2,8 @@
 // `reference.elementary` (the first two) and `reference.error_functions` have the same text in NumPy.
 //
 // A result near 1 unit in the last place leaves no room for the roundings on the way, so what a large step loses is
-// computed too (`..._rest`) and joins a later, smaller step. In f32 that takes fused multiply-adds. NumPy has none in
-// f64, so products and sums of f64 are rounded one by one, and only exact remainders are fused: NumPy finds these by
-// splitting the factors. Both sides of a choice are computed: neighbours are computed side by side.
+// computed too (`..._rest`) and joins a later, smaller step. That takes fused multiply-adds. NumPy has none, and few are
+// worth their price there: where not much is lost, products and sums of f64 are rounded one by one. Both sides of a choice are computed: neighbours are computed side by side.
 #pragma once
 #include "elementary.cuh"
 
@@ -125,11 +124,11 @@ __device__ inline f32 times_exponential(f32 y, f32 large, f32 small) {
 // (g + g_rest) e^(minus + more), raised; |more| is far below 1.
 __device__ inline f64 times_exponential(f64 g, f64 g_rest, f64 minus, f64 more) {
   const f64 power = exponential_power(minus), k = power - 0x1.8p52;
-  const f64 large = minus - k * 0x1.62e42fefap-1, small = more - k * 0x1.cf79abc9e3b3ap-40;
-  const f64 r = large + small, curved = r * r * exponential_polynomial(r);
-  const f64 grown = g * r, value = g + grown, of_rest = g_rest + g_rest * (r + curved);
-  const f64 rest = (g * (curved + sum_rest(large, small, r)) + of_rest) + product_rest(g, r, grown);
-  return (value + (sum_rest(g, grown, value) + rest)) * raised_power(power);
+  const f64 large = fused(-k, 0x1.62e42fefap-1, minus), small = fused(-k, 0x1.cf79abc9e3b3ap-40, more);
+  const f64 r = large + small, r_rest = (large - r) + small;
+  const f64 curved = fused(r * r, exponential_polynomial<true>(r), r_rest);
+  const f64 value = fused(g, r, g), rest = fused(g, r, g - value);
+  return (value + fused(g, curved, fused(g_rest, r + curved, g_rest) + rest)) * raised_power(power);
 }
 
 // erf(x) / x - 1 by z = x^2, for x up to 0.9219 in f32 and 0.66 in f64.
@@ -138,7 +137,7 @@ __device__ inline f32 erf_polynomial(f32 z) {
       -0x1.81274p-2f, 0x1.06eba8p-3f);
 }
 __device__ inline f64 erf_polynomial(f64 z) {
-  return unfused_polynomial(z, 0x1.5ac6a479a0485p-26, -0x1.80b874122e7a8p-23, 0x1.be31a32166c8ap-20,
+  return fused_polynomial(z, 0x1.5ac6a479a0485p-26, -0x1.80b874122e7a8p-23, 0x1.be31a32166c8ap-20,
       -0x1.f51ea719099fdp-17, 0x1.f9a65780aef08p-14, -0x1.c02dc9456ba92p-11, 0x1.565bcd660ec93p-8,
       -0x1.b82ce314320dcp-6, 0x1.ce2f21a04703p-4, -0x1.812746b037a3p-2, 0x1.06eba8214db69p-3);
 }
@@ -150,24 +149,22 @@ __device__ inline f32 erfc_polynomial(f32 q) {
       0x1.d7204ap-5f, 0x1.8ed14p-3f, 0x1.49f67ap-3f, -0x1.367d4cp-2f, 0x1.c8a17ap-5f);
 }
 __device__ inline f64 erfc_polynomial(f64 q) {
-  return unfused_polynomial(q, -0x1.9bb939899462fp-27, -0x1.ffcfa92d59758p-25, -0x1.73c3730c201b6p-26,
-      0x1.156e8531be2afp-22, -0x1.d234037316d25p-23, -0x1.4f0e01c237c65p-20, 0x1.1757b55b23afbp-18,
-      0x1.c5cb16243879p-27, -0x1.1d9e3bc35769bp-15, 0x1.b03bfd236dfbp-14, -0x1.66bf296454f62p-15,
-      -0x1.c6c5420ac831ap-11, 0x1.2d5ebeb87f275p-8, -0x1.f4545ff23649fp-7, 0x1.466a83957ae33p-5, -0x1.686bb7e27a063p-4,
-      0x1.5d01c681858cap-3, -0x1.2e95cf5dc7d1ap-2);
+  return fused_polynomial(q, -0x1.9c9477f72286fp-27, -0x1.006d1aaf9d445p-24, -0x1.7712464dcf6b9p-26,
+      0x1.156851fb809cfp-22, -0x1.d1a6fa9849e17p-23, -0x1.4efe3af05b975p-20, 0x1.1756f32a3b0e6p-18,
+      0x1.c0fafc4d6fd07p-27, -0x1.1d9e4c28ed95bp-15, 0x1.b03c06a227b67p-14, -0x1.66bf22382ff7ep-15,
+      -0x1.c6c54230b3339p-11, 0x1.2d5ebeb658c68p-8, -0x1.f4545ff20514dp-7, 0x1.466a83957eea9p-5, -0x1.686bb7e27a7ffp-4,
+      0x1.5d01c681858bep-3, -0x1.2e95cf5dc7cffp-2, 0x1.dc1ab147314b2p-2);
 }
 
-// erfc(z + z_rest) from 0.46 on, raised, where minus + more is -(z + z_rest)^2.
+// erfc(z + z_rest) from 0.46 on, raised, where minus + more is -(z + z_rest)^2. The last two coefficients are short, so
+// that what they differ from their step is exact.
 __device__ inline f64 erfc_tail(f64 z, f64 z_rest, f64 minus, f64 more) {
-  const f64 s = z + 4.0, y = inverse(s), q = 0x1.7ep-1 - 8.0 * y;
-  const f64 p = erfc_polynomial(q), m = p * q, p2 = 0x1.dc1ab147314b5p-2 + m;
-  const f64 p2_rest = ((0x1.dc1ab147314b5p-2 - p2) + m) + product_rest(p, q, m);
-  f64 steps_rest;
-  const f64 smooth = last_steps(p2, q, -0x1.570d530544eddp-1, 0x1.c7cea29ceb7d6p-1, steps_rest);
-  const f64 smooth_rest = steps_rest + p2_rest * (q * q);
-  const f64 g = smooth * y, g_rest = product_rest(smooth, y, g) + smooth_rest * y;
-  const f64 off = fused(-s, y, 1.0) - ((z - (s - 4.0)) + z_rest) * y;
-  return times_exponential(g, g_rest, minus, off * ((0.9055 * q + -1.1792) * q + 1.5394) + more);
+  const f64 s = z + 4.0, y = inverse(s), q = fused(-8.0, y, 0x1.7ep-1), p = erfc_polynomial(q);
+  const f64 p1 = fused(p, q, -0x1.570d530544eep-1), p1_rest = fused(p, q, -0x1.570d530544eep-1 - p1) + 0x1.5f63db2c07f02p-52;
+  const f64 smooth = fused(p1, q, 0x1.c7cea29ceb7ep-1), lost = fused(p1, q, 0x1.c7cea29ceb7ep-1 - smooth) + -0x1.3f42f008c737fp-50;
+  const f64 g = smooth * y, g_rest = fused(fused(p1_rest, q, lost), y, fused(smooth, y, -g));
+  const f64 off = fused(-((z - (s - 4.0)) + z_rest), y, fused(-s, y, 1.0));
+  return times_exponential(g, g_rest, minus, fused(off, fused(fused(0.9226, q, -1.1542), q, 1.5377), more));
 }
 
 // y e^(-x^2 - 1.3125 q + p q) in f32; below 0, 2 less that.
@@ -210,7 +207,7 @@ __device__ inline f64 error_function(f64 x) {
 
 // The slope of (ndtr(x) - 1/2) / x by h = -x^2 / 2, from its value at 0, for x up to 0.67.
 __device__ inline f64 ndtr_near(f64 h) {
-  return unfused_polynomial(h, 0x1.32b775b041602p-21, 0x1.63692772e2a9p-18, 0x1.65a1ae0c3cf7ap-15,
+  return fused_polynomial(h, 0x1.32b775b041602p-21, 0x1.63692772e2a9p-18, 0x1.65a1ae0c3cf7ap-15,
       0x1.3ce9ac9d14081p-12, 0x1.e42b12d3b857ep-10, 0x1.37403f776c0cp-7, 0x1.46d04297829p-5, 0x1.1058377e2d045p-3);
 }
 
@@ -252,7 +249,7 @@ __device__ inline f32 slope_polynomial(f32 q) {
       0x1.ed50b6p-8f, -0x1.87806cp-8f, -0x1.1f39fp-5f, 0x1.2ca82p-3f, -0x1.460014p-2f);
 }
 __device__ inline f64 slope_polynomial(f64 q) {
-  return unfused_polynomial(q, -0x1.3b041867cee1ep-34, -0x1.65cec54f3ea1ep-31, -0x1.236c4c2fb3ac7p-29,
+  return fused_polynomial(q, -0x1.3b041867cee1ep-34, -0x1.65cec54f3ea1ep-31, -0x1.236c4c2fb3ac7p-29,
       -0x1.979a8e1bdd3b5p-30, 0x1.054e06f3b58dap-27, 0x1.d4eb5b6e42fe4p-27, -0x1.989f64c8f29ebp-26,
       -0x1.07f2d34915fb7p-24, 0x1.f6720d13d3813p-24, 0x1.29baa646d2c23p-22, -0x1.99cce9e4df14cp-21,
       -0x1.276e032846e3ep-20, 0x1.87f67b5a6d6bcp-18, 0x1.2fa66f1135867p-22, -0x1.7890d3626a296p-15,

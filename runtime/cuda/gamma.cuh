@@ -265,11 +265,9 @@ template <bool CAREFUL> __device__ inline f64 gamma_derivative_of(f64 x) {
   const f64 other = x < -2.0 ? twice + 5.0 : x < -1.0 ? 1.0 : 0.0;
   const DoubleDouble left = pair_product({slope, slope_rest}, two), right = pair_product(one, {other, 0.0});
   const DoubleDouble n = two_sum(left.high, right.high);
-  const f64 y = inverse(d.high), quotient = n.high * y;
-  const DoubleDouble back = two_product(quotient, d.high);
-  const f64 lost = (((n.high - back.high) - back.low) + (n.low + (left.low + right.low))) - quotient * d.low;
-  const DoubleDouble value = gamma_derivative_near(of.u), result = two_sum(value.high, -quotient);
-  return result.high + (result.low + ((value.low + 0.75 * of.rest) - lost * y));
+  const DoubleDouble less = pair_quotient({n.high, n.low + (left.low + right.low)}, d);
+  const DoubleDouble value = gamma_derivative_near(of.u), result = two_sum(value.high, -less.high);
+  return result.high + (result.low + ((value.low + 0.75 * of.rest) - less.low));
 }
 __device__ inline f64 gamma_derivative(f64 x) { return gamma_derivative_of<true>(x); }
 

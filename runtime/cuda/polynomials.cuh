@@ -12,3 +12,7 @@ template <typename C, typename... Rest> __device__ inline C unfused_polynomial(C
   ((first = first * x + rest), ...);
   return first;
 }
+template <bool FUSED, typename C, typename... Rest> __device__ inline C polynomial(C x, C first, Rest... rest) {
+  if constexpr (FUSED) return fused_polynomial(x, first, rest...);
+  else return unfused_polynomial(x, first, rest...);
+}

@@ -32,14 +32,25 @@ __device__ inline bool even(f64 x) { return (__double_as_longlong(x) & 1) == 0; 
 __device__ inline i32 nearest(f32 x) { return __float2int_rn(x); }  // saturates; NaN gives 0
 __device__ inline i32 nearest(f64 x) { return is_nan(x) ? 0 : __double2int_rn(x); }
 
-// RN(1 / s) for a safe divisor: the hardware's estimate and a Newton step, which is what __frcp_rn does there, without
-// its way out for other divisors. prove_division.py compares the two.
+// RN(1 / s) for a safe divisor: the hardware's estimate and steps of Newton, which is what __frcp_rn and __drcp_rn do
+// there, without their way out for other divisors. prove_division.py compares the two of f32.
 __device__ inline f32 inverse(f32 s) {
   f32 y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(s));
   return fused(fused(-s, y, 1.0f), y, y);
 }
-__device__ inline f64 inverse(f64 s) { return __drcp_rn(s); }
+__device__ inline f64 inverse(f64 s) {
+#ifdef __CUDACC_RTC__
+  f64 start;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(start) : "d"(s));
+  const u32 low = u32(__double_as_longlong(s) >> 32) + 0x300402u;  // below the estimate's bits, as __drcp_rn has it
+  const f64 y = __longlong_as_double(__double_as_longlong(start) | low), e = fused(-s, y, 1.0);
+  const f64 near = fused(y, fused(e, e, e), y);
+  return fused(near, fused(-s, near, 1.0), near);
+#else
+  return __drcp_rn(s);
+#endif
+}
 
 // The square root of a normal number: the hardware's estimate and a Newton step, which is what sqrt does there, without
 // its way out for other numbers.

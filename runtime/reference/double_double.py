@@ -51,10 +51,11 @@ def pair_product(a: Pair, b: Pair) -> Pair:
 
 def pair_quotient(n: Pair, d: Pair) -> Pair:
     """n / d."""
-    quotient = n[0] / d[0]
+    y = 1.0 / d[0]
+    quotient = n[0] * y
     product = two_product(quotient, d[0])
     rest = (((n[0] - product[0]) - product[1]) + n[1]) - quotient * d[1]
-    return quotient, rest / d[0]
+    return quotient, rest * y
 
 
 def pair_root(x: Pair) -> Pair:
@@ -62,7 +63,7 @@ def pair_root(x: Pair) -> Pair:
     root = np.sqrt(x[0])
     square = two_product(root, root)
     rest = ((x[0] - square[0]) - square[1]) + x[1]
-    return root, np.where(root == 0, 0.0, rest / (root + root))
+    return root, np.where(root == 0, 0.0, rest * (1.0 / (root + root)))
 
 
 def two_to_the(k):

@@ -20,9 +20,9 @@ from skuda.reference.elementary import (
     reduced,
     remainder,
     rise,
-    step_of,
     sum_rest,
 )
+from skuda.reference.fused import fused_horner, multiply_add, pair_step
 
 
 def _all(*numbers: str) -> tuple[float, ...]:
@@ -47,14 +47,18 @@ _ERFC = {
         "0x1.8ed14p-3", "0x1.49f67ap-3", "-0x1.367d4cp-2", "0x1.c8a17ap-5",
     ),
     np.float64: _all(
-        "-0x1.9bb939899462fp-27", "-0x1.ffcfa92d59758p-25", "-0x1.73c3730c201b6p-26", "0x1.156e8531be2afp-22",
-        "-0x1.d234037316d25p-23", "-0x1.4f0e01c237c65p-20", "0x1.1757b55b23afbp-18", "0x1.c5cb16243879p-27",
-        "-0x1.1d9e3bc35769bp-15", "0x1.b03bfd236dfbp-14", "-0x1.66bf296454f62p-15", "-0x1.c6c5420ac831ap-11",
-        "0x1.2d5ebeb87f275p-8", "-0x1.f4545ff23649fp-7", "0x1.466a83957ae33p-5", "-0x1.686bb7e27a063p-4",
-        "0x1.5d01c681858cap-3", "-0x1.2e95cf5dc7d1ap-2", "0x1.dc1ab147314b5p-2", "-0x1.570d530544eddp-1",
-        "0x1.c7cea29ceb7d6p-1",
+        "-0x1.9c9477f72286fp-27", "-0x1.006d1aaf9d445p-24", "-0x1.7712464dcf6b9p-26", "0x1.156851fb809cfp-22",
+        "-0x1.d1a6fa9849e17p-23", "-0x1.4efe3af05b975p-20", "0x1.1756f32a3b0e6p-18", "0x1.c0fafc4d6fd07p-27",
+        "-0x1.1d9e4c28ed95bp-15", "0x1.b03c06a227b67p-14", "-0x1.66bf22382ff7ep-15", "-0x1.c6c54230b3339p-11",
+        "0x1.2d5ebeb658c68p-8", "-0x1.f4545ff20514dp-7", "0x1.466a83957eea9p-5", "-0x1.686bb7e27a7ffp-4",
+        "0x1.5d01c681858bep-3", "-0x1.2e95cf5dc7cffp-2", "0x1.dc1ab147314b2p-2",
     ),
 }  # fmt: skip
+# Of f64 the last two, in two parts each.
+_ERFC_LAST = (
+    _all("-0x1.570d530544eep-1", "0x1.5f63db2c07f02p-52"),
+    _all("0x1.c7cea29ceb7ep-1", "-0x1.3f42f008c737fp-50"),
+)
 _ERF_POWER = _all(
     "0x1.5de5b2p-17", "-0x1.4a1aaep-12", "0x1.d9319cp-9", "-0x1.843504p-6", "0x1.b2d38ap-4", "0x1.4538b2p-1",
     "0x1.0772dcp-3",
@@ -104,7 +108,7 @@ def erfc(x):
         return np.where(x < 0, C(2) - value, value)
     value = _tail_f64(t, np.zeros_like(t), -square, -product_rest(t, t, square)) * np.ldexp(C(1), -RAISED[C])
     first = 1 - x
-    near = first + (((1 - first) - x) - x * polynomial(_ERF[C], square))
+    near = first + (((1 - first) - x) - x * fused_horner(_ERF[C], square))
     return np.where(size < 0.65, near, np.where(x < 0, 2 - value, value))
 
 
@@ -114,13 +118,14 @@ def erf(x):
     NaN gives NaN, inf gives 1, -inf gives -1; -0 keeps its sign.
     """
     x = np.asarray(x)
-    C, step = x.dtype.type, step_of(x.dtype.type)
+    C = x.dtype.type
     t = np.minimum(np.abs(x), C(4 if C is np.float32 else 28))
     square = t * t
-    near = step(polynomial(_ERF[C], square), t, t)
     if C is np.float64:
+        near = fused_horner(_ERF[C], square) * t + t
         value = _tail_f64(t, np.zeros_like(t), -square, -product_rest(t, t, square)) * np.ldexp(C(1), -RAISED[C])
         return np.copysign(np.where(t < 0.65, near, 1 - value), x)
+    near = fma32(polynomial(_ERF[C], square), t, t)
     minus = fma32(-polynomial(_ERF_POWER, t), t, -t)
     k = nearest_power(minus, F32)
     grown, two = rise(reduced(minus, k, F32), F32), np.ldexp(C(1), integer(k))
@@ -145,7 +150,7 @@ def ndtr(x):
     z_rest = product_rest(t, np.float64(_SQRT_HALF[0]), z) + t * _SQRT_HALF[1]
     value = _tail_f64(z, z_rest, minus, product_rest(back, t, minus)) * np.ldexp(C(1), -RAISED[C] - 1)
     *inner, c0 = _NDTR_NEAR
-    bent = x * minus * polynomial(tuple(inner), minus)
+    bent = x * minus * fused_horner(inner, minus)
     near = (x * c0 + (bent + product_rest(x, np.float64(c0), x * c0))) + 0.5
     return np.where(t < 0.6640625, near, np.where(x < 0, value, 1 - value))
 
@@ -229,30 +234,25 @@ def _tail_f64(z, z_rest, minus, more):
     s = z + 4
     y = 1 / s
     q = float.fromhex("0x1.7ep-1") - 8 * y
-    *inner, c2, c1, c0 = _ERFC[np.float64]
-    p = polynomial(tuple(inner), q)
-    m = p * q
-    p2 = c2 + m
-    p2_rest = ((c2 - p2) + m) + product_rest(p, q, m)
-    smooth, steps_rest = _last_steps(p2, q, c1, c0)
-    smooth_rest = steps_rest + p2_rest * (q * q)
+    first, second = _ERFC_LAST
+    p1, p1_rest = pair_step(fused_horner(_ERFC[np.float64], q), q, first)
+    smooth, lost = pair_step(p1, q, second)
     g = smooth * y
-    g_rest = product_rest(smooth, y, g) + smooth_rest * y
-    off = remainder(1, s, y) - ((z - (s - 4)) + z_rest) * y
-    return _times_exponential(g, g_rest, minus, off * ((0.9055 * q + -1.1792) * q + 1.5394) + more)
+    g_rest = multiply_add(multiply_add(p1_rest, q, lost), y, product_rest(smooth, y, g))
+    off = multiply_add(-((z - (s - 4)) + z_rest), y, remainder(1, s, y))
+    varied = multiply_add(multiply_add(0.9226, q, -1.1542), q, 1.5377)
+    return _times_exponential(g, g_rest, minus, multiply_add(off, varied, more))
 
 
 def _times_exponential(g, g_rest, minus, more):
     """(g + g_rest) e^(minus + more), raised; |more| is far below 1."""
     k = nearest_power(minus, F64)
-    large, small = minus - k * F64.ln2[0], more - k * F64.ln2[1]
+    large, small = minus - k * F64.ln2[0], multiply_add(-k, F64.ln2[1], more)
     r = large + small
-    curved = r * r * polynomial(F64.polynomial, r)
-    grown = g * r
-    value = g + grown
-    of_rest = g_rest + g_rest * (r + curved)
-    rest = (g * (curved + sum_rest(large, small, r)) + of_rest) + product_rest(g, r, grown)
-    return (value + (sum_rest(g, grown, value) + rest)) * _raised(k)
+    r_rest = (large - r) + small
+    curved = multiply_add(r * r, fused_horner(F64.polynomial, r), r_rest)
+    value, rest = pair_step(g, r, (g, 0.0))
+    return (value + multiply_add(g, curved, multiply_add(g_rest, r + curved, g_rest) + rest)) * _raised(k)
 
 
 def _ndtr_f32(t, back, minus):
@@ -296,7 +296,7 @@ def _slope_f64(t):
     y = 1 / s
     q = float.fromhex("0x1.5cp-1") - 8 * y
     *inner, c1, c0 = _SLOPE[np.float64]
-    smooth, smooth_rest = _last_steps(polynomial(tuple(inner), q), q, c1, c0)
+    smooth, smooth_rest = _last_steps(fused_horner(inner, q), q, c1, c0)
     zero, zero_rest = _ZERO_OF_SLOPE[np.float64]
     start = zero - t
     start_rest = sum_rest(zero, -t, start) + zero_rest

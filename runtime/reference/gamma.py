@@ -361,13 +361,10 @@ def _digamma(x, careful: bool = True):
     other = np.where(t < -2, twice + 5.0, np.where(t < -1, 1.0, 0.0))
     left, right = pair_product((slope, slope_rest), two), pair_product(one, (other, 0.0))
     n = two_sum(left[0], right[0])
-    y = 1.0 / np.where(usual, d[0], 1.0)
-    quotient = n[0] * y
-    back = two_product(quotient, d[0])
-    lost = (((n[0] - back[0]) - back[1]) + (n[1] + (left[1] + right[1]))) - quotient * d[1]
+    quotient = pair_quotient((n[0], n[1] + (left[1] + right[1])), (np.where(usual, d[0], 1.0), d[1]))
     value = _derivative_near(u)
-    more = two_sum(value[0], -quotient)
-    result = more[0] + (more[1] + ((value[1] + 0.75 * rest) - lost * y))
+    more = two_sum(value[0], -quotient[0])
+    result = more[0] + (more[1] + ((value[1] + 0.75 * rest) - quotient[1]))
     result = replaced(result, ~usual, lambda each: _far_digamma(each, careful), x)
     row = 0 + (x <= -1) + (x <= -2) + (x <= -3)
     return _beside(result, x, _DERIVATIVE_BESIDE, row)

@@ -299,7 +299,7 @@ def function_of(header: str, head: str) -> str:
     """The body of a function of a header, comments aside."""
     text = (HEADERS / header).read_text(encoding="utf-8")
     assert text.count(f"inline {head} {{") == 1, head
-    return re.sub("//.*", "", text.split(f"inline {head} {{")[1].split("\n__device__")[0].split("\n//")[0])
+    return re.sub("//.*", "", re.split("\n(?:__device__|template|//)", text.split(f"inline {head} {{")[1])[0])
 
 
 POLYNOMIALS = {
@@ -311,7 +311,7 @@ POLYNOMIALS = {
     "erf_polynomial(f32 z)": error_functions._ERF[np.float32],
     "erf_polynomial(f64 z)": error_functions._ERF[np.float64],
     "erfc_polynomial(f32 q)": error_functions._ERFC[np.float32],
-    "erfc_polynomial(f64 q)": error_functions._ERFC[np.float64][:-3],
+    "erfc_polynomial(f64 q)": error_functions._ERFC[np.float64],
     "erf_power(f32 t)": error_functions._ERF_POWER, "ndtr_polynomial(f32 q)": error_functions._NDTR,
     "ndtr_near(f64 h)": error_functions._NDTR_NEAR[:-1],
     "power_of_two_polynomial(f32 f)": powers.EXP2_F32, "less_one_polynomial(f32 r)": powers.EXPM1_F32,

@@ -37,7 +37,7 @@ static __device__ const f64 gamma_derivative_table[3][19] = {
    -0x1.0722e518a25c1p-7, 0x1.03b74a78c4449p-3, 0x1.083d0d78f1f45p+1, -0x1.ab06ca8e92f3ap-53},
 };
 // Next to the first zeros below 0: polynomials by the distance from the zero, as above, and the zero in two parts.
-static __device__ const f64 gamma_logarithm_beside[2][18] = {
+static __device__ const f64 gamma_logarithm_beside[4][18] = {
   {0x1.f292389306889p+12, 0x1.1f4cbc5d70168p+12, 0x1.c4af43ce28af2p+10, 0x1.1a8d039dd5847p+10, 0x1.a92e2d85d5bb7p+8,
    0x1.286fcbf52078ep+8, 0x1.9297ad9da97acp+6, 0x1.48eaa80ac8038p+6, 0x1.809f04ee74267p+4, 0x1.8d32f682ad5d6p+4,
    0x1.7339fe04b2759p+2, 0x1.1718d7ca09e59p+3, 0x1.694a6058a7858p+0, 0x1.36eebb002f55dp+2, 0x1.83fe966af535fp+0,
@@ -46,6 +46,14 @@ static __device__ const f64 gamma_logarithm_beside[2][18] = {
    0x1.75855760d099p+16, -0x1.a2d24784e8b2fp+14, 0x1.dba654bd3e628p+12, -0x1.12239be279627p+11, 0x1.4373f7d1dad15p+9,
    -0x1.8588458205bd7p+7, 0x1.f504accc9cc46p+5, -0x1.4185ac30c8bf3p+4, 0x1.3267f3c265a52p+3, -0x1.ea12da904b18cp+0,
    -0x1.220130f99b2cfp-54, -0x1.5fb410a1bd901p+1, 0x1.a19a96d2e6f85p-54},
+  {0x1.16bac543d5d07p+38, 0x1.56f950a3a7c61p+35, 0x1.9fec7522423adp+32, 0x1.02c8212568b4bp+30, 0x1.4452185bf9aeap+27,
+   0x1.99c873dc10f49p+24, 0x1.057f65c1b041fp+22, 0x1.51ea334056a4cp+19, 0x1.bb97aa0b738e5p+16, 0x1.293c3f78d4c1ap+14,
+   0x1.99a6337da39dbp+11, 0x1.267203d776b0cp+9, 0x1.c1137124d5c5bp+6, 0x1.9d4d2977150efp+4, 0x1.f20a65f2fac55p+2,
+   -0x1.1d258e4b0be84p-53, -0x1.9260dbc9e59afp+1, -0x1.f717cd335a7b3p-53},
+  {-0x1.54956c03f6f11p+63, 0x1.04ea6831d20d6p+59, -0x1.7f5555d25c3abp+54, 0x1.290cba6c512dap+50, -0x1.cffd143ac256ap+45,
+   0x1.6d135fa304b3ep+41, -0x1.2225fdacfaee1p+37, 0x1.d2f76cf0c1592p+32, -0x1.7dbbe0636b695p+28, 0x1.3e8f3aba4dd7bp+24,
+   -0x1.116f7806d25fep+20, 0x1.e8f829f141961p+15, -0x1.d25359d4b2f38p+11, 0x1.f76deae0436bep+7, -0x1.4b99d966c5647p+4,
+   0x1.9cba2450afff3p-50, -0x1.fa471547c2fe5p+1, -0x1.70d4561291237p-56},
 };
 static __device__ const f64 gamma_derivative_beside[4][18] = {
   {0x1.0882082756565p+17, -0x1.0271c3c94798ap+13, 0x1.01bcdf0af6f84p+15, -0x1.b3b6dbb68da4ap+10, 0x1.01556782aaa13p+13,
@@ -110,9 +118,9 @@ __device__ inline f64 gamma_beside(const f64 (&row)[18], f64 apart) {
   f64 p = row[0];
 #pragma unroll
   for (i32 i = 1; i < 14; ++i) p = fused(p, apart, row[i]);
-  const DoubleDouble value = pair_step(p, apart, {row[14], row[15]}), product = two_product(apart, value.high);
-  const f64 rest = value.low - row[17] * p;
-  return product.high + (product.low + (apart * rest - row[17] * (value.high + rest)));
+  const DoubleDouble slope = pair_step(p, apart, {row[14], row[15]}), distance = fast_two_sum(apart, -row[17]);
+  const DoubleDouble product = pair_product(distance, {slope.high, slope.low - row[17] * p});
+  return product.high + product.low;
 }
 
 // x below 3 in size by u from 0 to 1: log gamma(x) is log gamma(1 + u) less log |a b c d|, from 2 on more log a.
@@ -167,23 +175,23 @@ __device__ inline DoubleDouble pair_log(f64 x) {
   return logarithm_pair(subnormal ? x * 0x1p54 : x, subnormal ? -54 : 0);
 }
 
-// Where terms cancel below -3: up to -6 log gamma(1 + u) less log |x (x + 1) .. u|, neither of them large.
-__device__ __noinline__ f64 gamma_logarithm_cancelled(f64 x) {
-  if (x > -6.0) {
-    DoubleDouble product = {x, 0.0};
-    f64 u = x;
+// From -6 to -3 log gamma(1 + u) less log |x (x + 1) .. u|, neither of them large.
+template <bool CAREFUL> __device__ inline f64 stepped_gamma_logarithm(f64 x) {
+  DoubleDouble product = {x, 0.0};
+  f64 u = x;
 #pragma unroll 1
-    while (u < 0.0) {
-      u += 1.0;
-      product = pair_product(product, {u, 0.0});
-    }
-    const f64 sign = product.high < 0.0 ? -1.0 : 1.0;
-    const DoubleDouble log = logarithm_pair(sign * product.high, sign * product.low, 0);
-    const DoubleDouble value = gamma_logarithm_near(u), sum = two_sum(value.high, -log.high);
-    const f64 result = sum.high + (sum.low + (value.low - log.low));
-    if (fabs(result) >= 0x1p-4) return result;
+  while (u < 0.0) {
+    u += 1.0;
+    product = pair_product(product, {u, 0.0});
   }
-  return gamma_logarithm_near_zeros(x);
+  const f64 sign = product.high < 0.0 ? -1.0 : 1.0;
+  const DoubleDouble log = logarithm_pair(sign * product.high, sign * product.low, 0);
+  const DoubleDouble value = gamma_logarithm_near(u), sum = two_sum(value.high, -log.high);
+  const f64 result = sum.high + (sum.low + (value.low - log.low));
+  if (!CAREFUL || fabs(result) >= 0x1p-4) return result;
+  if (x < -4.0) return gamma_logarithm_near_zeros(x);
+  const auto& zero = gamma_logarithm_beside[x > -3.5 ? 2 : 3];
+  return gamma_beside(zero, x - zero[16]);
 }
 // Of 3 and more in size, of 0 and next to it, of poles and what is no number. CAREFUL: also where terms cancel; f32 has
 // digits to spare there.
@@ -203,6 +211,7 @@ template <bool CAREFUL> __device__ __noinline__ f64 far_gamma_logarithm(f64 x) {
     const DoubleDouble value = x >= 10.0 ? gamma_logarithm_beyond(x, x) : gamma_logarithm_one_plus(x - 1.0);
     return value.high + value.low;
   }
+  if (x > -6.0) return stepped_gamma_logarithm<CAREFUL>(x);
   // log(pi / sin(pi |x|)) - log gamma(1 + |x|); from 9 on |x| is below it, and the other one is log gamma(|x|)
   const bool beyond = size >= 9.0;
   const DoubleDouble value = beyond ? gamma_logarithm_beyond(size, size) : gamma_logarithm_one_plus(size);
@@ -210,7 +219,7 @@ template <bool CAREFUL> __device__ __noinline__ f64 far_gamma_logarithm(f64 x) {
   const DoubleDouble quotient = pair_quotient(pair_pi(), below);
   const DoubleDouble log = logarithm_pair(quotient.high, quotient.low, 0), sum = two_sum(-value.high, log.high);
   const f64 result = sum.high + (sum.low + (log.low - value.low));
-  return CAREFUL && has_cancelled(result, value.high, 0.75) ? gamma_logarithm_cancelled(x) : result;
+  return CAREFUL && has_cancelled(result, value.high, 0.75) ? gamma_logarithm_near_zeros(x) : result;
 }
 __device__ inline f64 gamma_logarithm(f64 x) {
   const bool first = x > -2.625;

@@ -4,11 +4,7 @@
 #include "powers.cuh"
 
 // Next to zeros: the zero and the slope there, each in two parts, and half the slope's slope.
-static __device__ const f64 gamma_logarithm_zeros[7][5] = {
-  {-0x1.9260dbc9e59afp+1, -0x1.f717cd335a7b3p-53, 0x1.f20a65f2fac55p+2, -0x1.1d258e4b0be84p-53,
-   0x1.9d4d2977150efp+4},
-  {-0x1.fa471547c2fe5p+1, -0x1.70d4561291237p-56, -0x1.4b99d966c5647p+4, 0x1.9cba2450afff3p-50,
-   0x1.f76deae0436bep+7},
+static __device__ const f64 gamma_logarithm_zeros[5][5] = {
   {-0x1.0284e78599581p+2, 0x1.e78c1e9e43cfep-53, 0x1.aca5cf4921642p+4, 0x1.a46a2e0d8fe1p-51,
    0x1.44415cd813f8ep+8},
   {-0x1.3f7577a6eeafdp+2, 0x1.5de5eab7f12cfp-53, -0x1.d224a3ef9e41fp+6, -0x1.9be272a13babcp-48,

@@ -100,6 +100,20 @@ _LOGARITHM_BESIDE = np.array([
         "-0x1.4185ac30c8bf3p+4", "0x1.3267f3c265a52p+3", "-0x1.ea12da904b18cp+0", "-0x1.220130f99b2cfp-54",
         "-0x1.5fb410a1bd901p+1", "0x1.a19a96d2e6f85p-54",
     ),
+    hexadecimal(
+        "0x1.16bac543d5d07p+38", "0x1.56f950a3a7c61p+35", "0x1.9fec7522423adp+32", "0x1.02c8212568b4bp+30",
+        "0x1.4452185bf9aeap+27", "0x1.99c873dc10f49p+24", "0x1.057f65c1b041fp+22", "0x1.51ea334056a4cp+19",
+        "0x1.bb97aa0b738e5p+16", "0x1.293c3f78d4c1ap+14", "0x1.99a6337da39dbp+11", "0x1.267203d776b0cp+9",
+        "0x1.c1137124d5c5bp+6", "0x1.9d4d2977150efp+4", "0x1.f20a65f2fac55p+2", "-0x1.1d258e4b0be84p-53",
+        "-0x1.9260dbc9e59afp+1", "-0x1.f717cd335a7b3p-53",
+    ),
+    hexadecimal(
+        "-0x1.54956c03f6f11p+63", "0x1.04ea6831d20d6p+59", "-0x1.7f5555d25c3abp+54", "0x1.290cba6c512dap+50",
+        "-0x1.cffd143ac256ap+45", "0x1.6d135fa304b3ep+41", "-0x1.2225fdacfaee1p+37", "0x1.d2f76cf0c1592p+32",
+        "-0x1.7dbbe0636b695p+28", "0x1.3e8f3aba4dd7bp+24", "-0x1.116f7806d25fep+20", "0x1.e8f829f141961p+15",
+        "-0x1.d25359d4b2f38p+11", "0x1.f76deae0436bep+7", "-0x1.4b99d966c5647p+4", "0x1.9cba2450afff3p-50",
+        "-0x1.fa471547c2fe5p+1", "-0x1.70d4561291237p-56",
+    ),
 ]).T.copy()  # fmt: skip
 _DERIVATIVE_BESIDE = np.array([
     hexadecimal(
@@ -187,16 +201,19 @@ def _derivative_near(u) -> Pair:
     return pair_product((less[0], less[1] - _ZERO[1]), value)
 
 
-def _beside(result, x, table: np.ndarray, row):
-    """The result; next to a zero of the table, by how far x is from its first part."""
+def _beside(by: np.ndarray, apart):
+    """By how far x is from a zero's first part; the second one counts in the slope too."""
+    p = fused_horner(by[:14], apart)
+    slope = pair_step(p, apart, (by[14], by[15]))
+    product = pair_product(fast_two_sum(apart, -by[17]), (slope[0], slope[1] - by[17] * p))
+    return product[0] + product[1]
+
+
+def _or_beside(result, x, table: np.ndarray, row):
+    """The result, or next to a zero of the table what it gives."""
     near = np.abs(x - table[16][row]) < 0.04
     by = table[:, row[near]]
-    apart = x[near] - by[16]
-    p = fused_horner(by[:14], apart)
-    value = pair_step(p, apart, (by[14], by[15]))
-    product = two_product(apart, value[0])
-    rest = value[1] - by[17] * p
-    result[near] = product[0] + (product[1] + (apart * rest - by[17] * (value[0] + rest)))
+    result[near] = _beside(by, x[near] - by[16])
     return result
 
 
@@ -241,10 +258,9 @@ def _sine_and_cosine(size) -> tuple[Pair, Pair]:
     return sine, (np.where(beyond, s[0], c[0]), np.where(beyond, s[1], c[1]))
 
 
-def _logarithm_cancelled(x):
-    """Where terms cancel below -3: up to -6 log gamma(1 + u) less log |x (x + 1) .. u|, neither of them large."""
-    u = np.where(x > -6, x, -0.5)
-    product = u, np.zeros_like(u)
+def _stepped_lgamma(x, careful: bool):
+    """From -6 to -3 log gamma(1 + u) less log |x (x + 1) .. u|, neither of them large."""
+    u, product = x, (x, np.zeros_like(x))
     while (below := u < 0).any():
         u = np.where(below, u + 1.0, u)
         more = pair_product(product, (u, 0.0))
@@ -253,7 +269,10 @@ def _logarithm_cancelled(x):
     log, value = logarithm_pair(sign * product[0], sign * product[1]), _logarithm_near(u)
     total = two_sum(value[0], -log[0])
     result = total[0] + (total[1] + (value[1] - log[1]))
-    return replaced(result, ~((x > -6) & (np.abs(result) >= 2.0**-4)), logarithm_near_zeros, x)
+    cancelled = careful & (np.abs(result) < 2.0**-4)
+    result = replaced(result, cancelled & (x < -4), logarithm_near_zeros, x)
+    by = _LOGARITHM_BESIDE[:, np.where(x > -3.5, 2, 3)]
+    return np.where(cancelled & (x > -4), _beside(by, x - by[16]), result)
 
 
 def _is_pole(x):
@@ -280,7 +299,8 @@ def _far_lgamma(x, careful: bool = True):
     total = two_sum(-value[0], log[0])
     reflected = total[0] + (total[1] + (log[1] - value[1]))
     cancelled = careful & negative & has_cancelled(reflected, value[0], 0.75)
-    reflected = replaced(reflected, cancelled, _logarithm_cancelled, usual)
+    reflected = replaced(reflected, cancelled & (usual < -6), logarithm_near_zeros, usual)
+    reflected = replaced(reflected, negative & (usual > -6), lambda each: _stepped_lgamma(each, careful), usual)
     result = np.where(negative, reflected, value[0] + value[1])
     result = np.where(large, result * 2.0**200, result)
     subnormal = size < 2.0**-1022
@@ -308,7 +328,7 @@ def lgamma(x, single):
     total = two_sum(value[0], side * log[0])
     result = total[0] + (total[1] + (value[1] + side * log[1]))
     result = replaced(result, ~usual, _far_lgamma, x)
-    return _beside(result, x, _LOGARITHM_BESIDE, np.where(x > -2.625, 0, 1))
+    return _or_beside(result, x, _LOGARITHM_BESIDE, np.where(x > -2.625, 0, 1))
 
 
 def _far_digamma(x, careful: bool = True):
@@ -367,4 +387,4 @@ def _digamma(x, careful: bool = True):
     result = more[0] + (more[1] + ((value[1] + 0.75 * rest) - quotient[1]))
     result = replaced(result, ~usual, lambda each: _far_digamma(each, careful), x)
     row = 0 + (x <= -1) + (x <= -2) + (x <= -3)
-    return _beside(result, x, _DERIVATIVE_BESIDE, row)
+    return _or_beside(result, x, _DERIVATIVE_BESIDE, row)

@@ -50,7 +50,8 @@ inline float rsqrt_approx_f32(float x) { return 1 / std::sqrt(x); }
 inline long long mul_wide_s32(int a, int b) { return (long long)a * b; }
 // Two integers of 16 bits, and four of 8.
 template <typename Half, typename Of> unsigned of_halves(unsigned a, unsigned b, Of of) {
-  return unsigned((unsigned short)of(Half(a), Half(b))) | unsigned((unsigned short)of(Half(a >> 16), Half(b >> 16))) << 16;
+  const unsigned short low = of(Half(a), Half(b)), high = of(Half(a >> 16), Half(b >> 16));
+  return low | unsigned(high) << 16;
 }
 inline unsigned __vmaxs2(unsigned a, unsigned b) {
   return of_halves<short>(a, b, [](short x, short y) { return x > y ? x : y; });

@@ -174,15 +174,70 @@ template <typename Value, typename E> __device__ inline sought_t<E> extreme_of_s
 __device__ inline bool alike(i32 a, i32 b) { return a == b; }
 __device__ inline bool alike(f32 a, f32 b) { return a == b || (is_nan(a) && is_nan(b)); }
 
-// The index of an extreme of a row whose threads hold all of it: first what it is, then where, which only threads that
-// have it look for. `scratch` has room for a value and its index of each warp of the block.
+// The least number that a row's threads have. `scratch` has room for one of each warp of the block.
+template <int THREADS> __device__ inline u32 least_of_row(u32 value, u32* scratch) {
+  constexpr int WARPS = THREADS < 32 ? 0 : THREADS / 32;
+  if constexpr (WARPS > 0) {
+    value = __reduce_min_sync(0xffffffffu, value);
+    if constexpr (WARPS > 1) {
+      if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;
+      __syncthreads();
+      const u32* const ours = scratch + threadIdx.x / THREADS * WARPS;
+#pragma unroll
+      for (int i = 0; i < WARPS; ++i) value = min(value, ours[i]);
+    }
+  } else {
+#pragma unroll
+    for (int lane = 1; lane < THREADS; lane *= 2) value = min(value, from_lane(value, lane));
+  }
+  return value;
+}
+
+// The extreme of the bytes that a thread holds of a row, and the index of the first that has it, as one number: the
+// better, the lower. ~0 where there are none.
+template <bool LARGEST, int THREADS, bool CUT, typename E, int CHUNKS>
+__device__ inline u32 first_best_byte(const Lanes<E, GROUP> (&lanes)[CHUNKS], i32 thread, i32 left) {
+  constexpr bool SIGNED = Format<E>::has_sign;
+  static_assert(CHUNKS * GROUP <= 256 && CHUNKS * GROUP * THREADS <= 1 << 24);
+  if (left <= 0) return ~0u;
+  u32 even, odd;  // of the bytes of a word: each above which of the thread's it is
+#pragma unroll
+  for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+    if (chunk * (THREADS * GROUP) >= left) break;
+    const Lanes<E, GROUP> share = CUT ? repeated(lanes[chunk], left - chunk * (THREADS * GROUP)) : lanes[chunk];
+#pragma unroll
+    for (int i = 0; i < GROUP / 4; ++i) {
+      const u32 word = reinterpret_cast<const u32*>(share.data)[i];
+      const u32 which = (chunk * GROUP + i * 4) * 0x01010101u + 0x03020100u;  // a byte each
+      const u32 low = __byte_perm(word, LARGEST ? ~which : which, 0x2604);
+      const u32 high = __byte_perm(word, LARGEST ? ~which : which, 0x3715);
+      even = chunk + i == 0 ? low : better_halves<LARGEST, SIGNED>(even, low);
+      odd = chunk + i == 0 ? high : better_halves<LARGEST, SIGNED>(odd, high);
+    }
+  }
+  u32 best = better_halves<LARGEST, SIGNED>(even, odd);
+  best = better_halves<LARGEST, SIGNED>(best, best << 16);  // the upper half
+  if (LARGEST) best = ~best;
+  const i32 which = best >> 16 & 0xff, index = (which / GROUP * THREADS + thread) * GROUP + which % GROUP;
+  return ((best >> 24) ^ (SIGNED ? 0x80 : 0)) << 24 | index;
+}
+
+// The index of an extreme of a row whose threads hold all of it: of bytes with the extreme; else first what it is, then
+// where, which only threads that have it look for. `scratch` has room for a value and its index of each warp of the
+// block.
 template <typename How, int THREADS, bool CUT, typename E, int CHUNKS, typename C>
 __device__ inline ValueAndIndex<C> seek(
     const Lanes<E, GROUP> (&lanes)[CHUNKS], i32 thread, i32 length, ValueAndIndex<C>* scratch) {
   using Value = typename extreme_of<How>::type;
   using V = sought_t<E>;
-  constexpr int WARPS = THREADS < 32 ? 0 : THREADS / 32;
   const i32 left = length - thread * GROUP;
+  if constexpr (Packed<Value, E>::can && !Format<E>::real) {
+    constexpr bool LARGEST = direction<Value> > 0;
+    const u32 best = least_of_row<THREADS>(
+        first_best_byte<LARGEST, THREADS, CUT>(lanes, thread, left), reinterpret_cast<u32*>(scratch));
+    const u32 byte = (best >> 24) ^ (LARGEST ? 0xff : 0) ^ (Format<E>::has_sign ? 0x80 : 0);
+    return {C(E(byte)), i64(best & 0xffffff)};
+  }
   Partial<Value, V, THREADS> partial;
   Packed<Value, E> packed;
   auto share = [&](int chunk) {
@@ -210,18 +265,6 @@ __device__ inline ValueAndIndex<C> seek(
     }
   }
   u32* const indices = reinterpret_cast<u32*>(scratch) + blockDim.x / 16;
-  if constexpr (WARPS > 0) {
-    index = __reduce_min_sync(0xffffffffu, index);
-    if constexpr (WARPS > 1) {
-      if (threadIdx.x % 32 == 0) indices[threadIdx.x / 32] = index;
-      __syncthreads();
-      const u32* const ours = indices + threadIdx.x / THREADS * WARPS;
-#pragma unroll
-      for (int i = 0; i < WARPS; ++i) index = min(index, ours[i]);
-    }
-  } else {
-#pragma unroll
-    for (int lane = 1; lane < THREADS; lane *= 2) index = min(index, from_lane(index, lane));
-  }
+  index = least_of_row<THREADS>(index, indices);
   return {found, i64(index)};
 }

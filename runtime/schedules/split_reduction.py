@@ -90,7 +90,7 @@ class SplitReductionKernels(KernelGeometry):
         places = self.accumulators if self._lone else TUNED.split_places
         self._across = self._of_slabs() if self.in_slabs else self._cut((places,), lines)
         if not any(each.how in _ADDED for each in operation.analysis.split):
-            self._across = self._one_after_another(self._across)
+            self._across = self._one_after_another(self._across, lines)
         self._alone = self.segments == 1 and self.accumulators <= TUNED.split_threads  # a block takes a row
         spans = (self.accumulators,) if self._alone else _SPANS
         self._along = self._across if self.in_slabs else self._cut(spans, self.count * self.segments)
@@ -113,10 +113,13 @@ class SplitReductionKernels(KernelGeometry):
             return spans[0]
         return next((span for span in spans if lines * self.accumulators // span >= busy), spans[-1])
 
-    def _one_after_another(self, cut: Cut) -> Cut:
-        """At most as many splits, each a segment of its own."""
+    def _one_after_another(self, cut: Cut, lines: int) -> Cut:
+        """At most as many splits, each a segment of its own; of few columns more, while all blocks run at once."""
         groups = -(-self.length // GROUP)
-        turns = max(1, -(-groups // (cut.splits * cut.span)))
+        splits, tiles = cut.splits, lines // self.segments
+        while 1 < splits < groups // cut.span and 2 * splits * tiles <= TUNED.split_few_blocks:
+            splits *= 2
+        turns = max(1, -(-groups // (splits * cut.span)))
         segment = turns * cut.span * GROUP
         return Cut(segment, cut.span, cut.span, max(1, -(-self.length // segment)))
 

@@ -2,8 +2,9 @@
 // `reference.elementary` (the first two) and `reference.error_functions` have the same text in NumPy.
 //
 // A result near 1 unit in the last place leaves no room for the roundings on the way, so what a large step loses is
-// computed too (`..._rest`) and joins a later, smaller step. That takes fused multiply-adds. NumPy has none, and few are
-// worth their price there: where not much is lost, products and sums of f64 are rounded one by one. Both sides of a choice are computed: neighbours are computed side by side.
+// computed too (`..._rest`) and joins a later, smaller step. That takes fused multiply-adds. In f64 NumPy has none, and
+// takes some thirty steps for one: sigmoid and tanh of f64 fuse exact remainders alone. Both sides of a choice are
+// computed: neighbours are computed side by side.
 #pragma once
 #include "elementary.cuh"
 
@@ -108,6 +109,12 @@ __device__ inline Share share_of(f32 back) {
   return {y, q, fused(back, y, q)};
 }
 
+// c + c_rest + q p, and what that lost; c is short, so that what it differs from the value is exact.
+__device__ inline f64 last_step(f64 p, f64 q, f64 c, f64 c_rest, f64& rest) {
+  const f64 value = fused(p, q, c);
+  rest = fused(p, q, c - value) + c_rest;
+  return value;
+}
 // c0 + q (c1 + q p), and what that lost.
 __device__ inline f64 last_steps(f64 p, f64 q, f64 c1, f64 c0, f64& rest) {
   const f64 m = p * q, p1 = c1 + m, p1_rest = sum_rest(c1, m, p1) + product_rest(p, q, m);
@@ -142,7 +149,7 @@ __device__ inline f64 erf_polynomial(f64 z) {
       -0x1.b82ce314320dcp-6, 0x1.ce2f21a04703p-4, -0x1.812746b037a3p-2, 0x1.06eba8214db69p-3);
 }
 
-// ln((x + 2) / 2 e^(x^2) erfc(x)) / q + 1.3125 in f32; (x + c) e^(x^2) erfc(x) by q, but for the last three steps, in
+// ln((x + 2) / 2 e^(x^2) erfc(x)) / q + 1.3125 in f32; (x + c) e^(x^2) erfc(x) by q, but for the last two steps, in
 // f64, from 0.46 to 27.3.
 __device__ inline f32 erfc_polynomial(f32 q) {
   return fused_polynomial(q, -0x1.2a3732p-3f, 0x1.d7582ap-2f, -0x1.c83facp-2f, 0x1.e3053cp-4f, -0x1.b2483p-4f,
@@ -156,13 +163,13 @@ __device__ inline f64 erfc_polynomial(f64 q) {
       0x1.5d01c681858bep-3, -0x1.2e95cf5dc7cffp-2, 0x1.dc1ab147314b2p-2);
 }
 
-// erfc(z + z_rest) from 0.46 on, raised, where minus + more is -(z + z_rest)^2. The last two coefficients are short, so
-// that what they differ from their step is exact.
+// erfc(z + z_rest) from 0.46 on, raised, where minus + more is -(z + z_rest)^2.
 __device__ inline f64 erfc_tail(f64 z, f64 z_rest, f64 minus, f64 more) {
   const f64 s = z + 4.0, y = inverse(s), q = fused(-8.0, y, 0x1.7ep-1), p = erfc_polynomial(q);
-  const f64 p1 = fused(p, q, -0x1.570d530544eep-1), p1_rest = fused(p, q, -0x1.570d530544eep-1 - p1) + 0x1.5f63db2c07f02p-52;
-  const f64 smooth = fused(p1, q, 0x1.c7cea29ceb7ep-1), lost = fused(p1, q, 0x1.c7cea29ceb7ep-1 - smooth) + -0x1.3f42f008c737fp-50;
-  const f64 g = smooth * y, g_rest = fused(fused(p1_rest, q, lost), y, fused(smooth, y, -g));
+  f64 p1_rest, smooth_rest;
+  const f64 p1 = last_step(p, q, -0x1.570d530544eep-1, 0x1.5f63db2c07f02p-52, p1_rest);
+  const f64 smooth = last_step(p1, q, 0x1.c7cea29ceb7ep-1, -0x1.3f42f008c737fp-50, smooth_rest);
+  const f64 g = smooth * y, g_rest = fused(fused(p1_rest, q, smooth_rest), y, fused(smooth, y, -g));
   const f64 off = fused(-((z - (s - 4.0)) + z_rest), y, fused(-s, y, 1.0));
   return times_exponential(g, g_rest, minus, fused(off, fused(fused(0.9226, q, -1.1542), q, 1.5377), more));
 }
@@ -186,10 +193,19 @@ __device__ inline f64 complementary_error(f64 x) {
   return size < 0.65 ? near : x < 0.0 ? 2.0 - value : value;
 }
 
-// -ln(erfc(x)) / x - 1 for x from 0.9 to 4.05.
+// -ln(erfc(x)) / x - 1 for x from 0.9 to 4.05 in f32; -ln(erfc(x)) by t = x - 1, but for the last step, for x from 0.65
+// to 5.95 in f64, the more exact the larger erfc is.
 __device__ inline f32 erf_power(f32 t) {
   return fused_polynomial(t, 0x1.5de5b2p-17f, -0x1.4a1aaep-12f, 0x1.d9319cp-9f, -0x1.843504p-6f, 0x1.b2d38ap-4f,
       0x1.4538b2p-1f, 0x1.0772dcp-3f);
+}
+
+__device__ inline f64 erf_power(f64 t) {
+  return fused_polynomial(t, 0x1.5efbb68b71fbep-43, -0x1.71399df8da093p-38, 0x1.5f9d00a2510c7p-34,
+      -0x1.96504757201bep-31, 0x1.401b929f4bba2p-28, -0x1.697e5fef6359dp-26, 0x1.211a1411d1c84p-24,
+      -0x1.0e26cb1f578eep-23, -0x1.bd975d2a21722p-24, 0x1.0f00dd264e3adp-19, -0x1.415d22589ac5dp-17,
+      0x1.c759f196197ffp-16, -0x1.b8be4e9b88d05p-16, -0x1.f1b4bb3f98f9ap-13, 0x1.033f699164661p-9,
+      -0x1.48c9d40c0b1b5p-7, 0x1.5477f09cab10dp-5, 0x1.afabc11a28f36p-1, 0x1.51c9b0006c23cp+1);
 }
 
 __device__ inline f32 error_function(f32 x) {
@@ -200,9 +216,16 @@ __device__ inline f32 error_function(f32 x) {
   return copysign(t < 0.921875f ? near : fused(-two, grown, 1.0f - two), x);
 }
 __device__ inline f64 error_function(f64 x) {
-  const f64 t = at_most(absolute(x), 28.0), square = t * t, near = erf_polynomial(square) * t + t;
-  const f64 value = erfc_tail(t, 0.0, -square, -product_rest(t, t, square)) * 0x1p-512;
-  return copysign(t < 0.65 ? near : 1.0 - value, x);
+  const f64 size = at_most(absolute(x), 5.95), near = erf_polynomial(size * size) * size + size;
+  const f64 t = size - 1.0;
+  f64 by_rest;
+  const f64 by = last_step(erf_power(t), t, 0x1.d97fbf27aa2ap+0, 0x1.0a1a3b5a401b3p-52, by_rest);
+  const f64 power = exponential_power(-by), k = power - 0x1.8p52;
+  const f64 large = fused(-k, 0x1.62e42fefap-1, -by), small = fused(-k, 0x1.cf79abc9e3b3ap-40, -by_rest);
+  const f64 r = large + small, curved = fused(r * r, exponential_polynomial<true>(r), (large - r) + small);
+  const f64 two = __longlong_as_double(i64((u64(__double_as_longlong(power)) << 52) + 0x3ff0000000000000ull));
+  const f64 one = 1.0 - two, value = fused(-two, r, one), rest = fused(-two, r, one - value);
+  return copysign(chosen(size < 0.65, near, value + fused(-two, curved, rest)), x);
 }
 
 // The slope of (ndtr(x) - 1/2) / x by h = -x^2 / 2, from its value at 0, for x up to 0.67.

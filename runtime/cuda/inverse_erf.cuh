@@ -32,8 +32,13 @@ template <i32 COUNT> __device__ inline f64 polynomial_of(const f64 (&row)[COUNT]
   return p;
 }
 
-// Where 1 - x^2 is below e^-5.
+// Where 1 - x^2 is below e^-5, and next to 0, where products are raised.
 __device__ __noinline__ f64 inverse_error_end(f64 size) {
+  if (size < 0.5) {
+    const f64 raised = size * 0x1p500;
+    const DoubleDouble product = two_product(raised, 0x1.c5bf891b4ef6ap-1);
+    return (product.high + (product.low + raised * 0x1.4f38760a41abbp-54)) * 0x1p-500;
+  }
   const f64 less = 1.0 - size;
   const DoubleDouble more = two_sum(1.0, size), share = two_product(less, more.high);
   const DoubleDouble log = logarithm_pair(share.high, share.low + less * more.low, 0);
@@ -41,10 +46,11 @@ __device__ __noinline__ f64 inverse_error_end(f64 size) {
   const i32 piece = (s.high >= 2.5) + (s.high >= 3.3) + (s.high >= 4.4);
   return s.high + (s.low + polynomial_of(inverse_error_table[piece], s.high - inverse_error_centers[piece]));
 }
-// x P(u) with u = log(1 - x^2) in two parts, P a pair, whose slope is near -0.24. A small x is raised.
+// x P(u) with u = log(1 - x^2) in two parts, P a pair, whose slope is near -0.24. P hardly varies where u is near 0:
+// there u need not be exact to its own last digits.
 __device__ inline f64 inverse_error(f64 x) {
   const f64 size = fabs(x), share = fused(-x, x, 1.0);
-  const DoubleDouble log = logarithm_terms(share, 0), u = fast_two_sum(log.high, log.low);
+  const DoubleDouble u = near_logarithm(share);
   const f64 p = fused_polynomial(u.high, -0x1.52f29811dfdbdp-64, -0x1.2f6c6f517df9p-58, -0x1.eea37a24865ffp-54,
       -0x1.e039b09037967p-50, -0x1.2fa9c6867276bp-46, -0x1.ff3a3a48fadaap-44, -0x1.18e9c0d29a421p-41,
       -0x1.971873eef3d1cp-40, -0x1.39c2ac3e384e1p-38, -0x1.91f6f94daddfcp-36, -0x1.311bb9c36052fp-35,
@@ -52,12 +58,11 @@ __device__ inline f64 inverse_error(f64 x) {
       0x1.0fcda95996f5ep-20, 0x1.0f1e30d02b891p-19, -0x1.87014ebc042fbp-15, -0x1.0c86b8606e754p-13,
       0x1.3211025df5a02p-9, 0x1.7a72e72c1ecbfp-7, -0x1.db29fb2fee5e4p-3);
   const DoubleDouble by = pair_step(p, u.high, {0x1.c5bf891b4ef6ap-1, 0x1.4f38760a41abbp-54});
-  const bool small = size < 0x1p-500;
-  const f64 raised = small ? size * 0x1p500 : size;
-  const DoubleDouble product = two_product(raised, by.high);
-  f64 value = product.high + (product.low + raised * (by.low - 0.24 * u.low));
-  value = small ? value * 0x1p-500 : value;
-  if (!(share >= 0x1.b993fe00d5376p-8)) value = size < 1.0 ? inverse_error_end(size) : size == 1.0 ? infinity() : not_a_number();
+  const DoubleDouble product = two_product(size, by.high);
+  f64 value = product.high + fused(size, fused(-0.24, u.low, by.low), product.low);
+  if (!(share >= 0x1.b993fe00d5376p-8 && u32(__double_as_longlong(size) >> 32) >= 0x20b00000u)) {  // 2^-500
+    value = size < 1.0 ? inverse_error_end(size) : size == 1.0 ? infinity() : not_a_number();
+  }
   return copysign(value, x);
 }
 

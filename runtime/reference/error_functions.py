@@ -63,6 +63,15 @@ _ERF_POWER = _all(
     "0x1.5de5b2p-17", "-0x1.4a1aaep-12", "0x1.d9319cp-9", "-0x1.843504p-6", "0x1.b2d38ap-4", "0x1.4538b2p-1",
     "0x1.0772dcp-3",
 )  # fmt: skip
+# By x - 1, and the last one in two parts.
+_ERF_POWER_F64 = _all(
+    "0x1.5efbb68b71fbep-43", "-0x1.71399df8da093p-38", "0x1.5f9d00a2510c7p-34", "-0x1.96504757201bep-31",
+    "0x1.401b929f4bba2p-28", "-0x1.697e5fef6359dp-26", "0x1.211a1411d1c84p-24", "-0x1.0e26cb1f578eep-23",
+    "-0x1.bd975d2a21722p-24", "0x1.0f00dd264e3adp-19", "-0x1.415d22589ac5dp-17", "0x1.c759f196197ffp-16",
+    "-0x1.b8be4e9b88d05p-16", "-0x1.f1b4bb3f98f9ap-13", "0x1.033f699164661p-9", "-0x1.48c9d40c0b1b5p-7",
+    "0x1.5477f09cab10dp-5", "0x1.afabc11a28f36p-1", "0x1.51c9b0006c23cp+1",
+)  # fmt: skip
+_ERF_POWER_LAST = _all("0x1.d97fbf27aa2ap+0", "0x1.0a1a3b5a401b3p-52")
 _NDTR_NEAR = _all(
     "0x1.32b775b041602p-21", "0x1.63692772e2a9p-18", "0x1.65a1ae0c3cf7ap-15", "0x1.3ce9ac9d14081p-12",
     "0x1.e42b12d3b857ep-10", "0x1.37403f776c0cp-7", "0x1.46d04297829p-5", "0x1.1058377e2d045p-3",
@@ -119,17 +128,28 @@ def erf(x):
     """
     x = np.asarray(x)
     C = x.dtype.type
-    t = np.minimum(np.abs(x), C(4 if C is np.float32 else 28))
-    square = t * t
     if C is np.float64:
-        near = fused_horner(_ERF[C], square) * t + t
-        value = _tail_f64(t, np.zeros_like(t), -square, -product_rest(t, t, square)) * np.ldexp(C(1), -RAISED[C])
-        return np.copysign(np.where(t < 0.65, near, 1 - value), x)
-    near = fma32(polynomial(_ERF[C], square), t, t)
+        return _erf_f64(x)
+    t = np.minimum(np.abs(x), C(4))
+    near = fma32(polynomial(_ERF[C], t * t), t, t)
     minus = fma32(-polynomial(_ERF_POWER, t), t, -t)
     k = nearest_power(minus, F32)
     grown, two = rise(reduced(minus, k, F32), F32), np.ldexp(C(1), integer(k))
     return np.copysign(np.where(t < C(0.921875), near, fma32(-two, grown, C(1) - two)), x)
+
+
+def _erf_f64(x):
+    size = np.minimum(np.abs(x), 5.95)
+    near = fused_horner(_ERF[np.float64], size * size) * size + size
+    t = size - 1
+    by, by_rest = pair_step(fused_horner(_ERF_POWER_F64, t), t, _ERF_POWER_LAST)
+    k = nearest_power(-by, F64)
+    large, small = -by - k * F64.ln2[0], multiply_add(-k, F64.ln2[1], -by_rest)
+    r = large + small
+    curved = multiply_add(r * r, fused_horner(F64.polynomial, r), (large - r) + small)
+    two = np.ldexp(1.0, integer(k))
+    value, rest = pair_step(-two, r, (1 - two, 0.0))
+    return np.copysign(np.where(size < 0.65, near, value + multiply_add(-two, curved, rest)), x)
 
 
 def ndtr(x):

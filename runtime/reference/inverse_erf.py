@@ -11,7 +11,6 @@ import numpy as np
 
 from skuda.reference.double_double import (
     elementary,
-    fast_two_sum,
     hexadecimal,
     in_f32,
     pair_root,
@@ -21,7 +20,7 @@ from skuda.reference.double_double import (
 )
 from skuda.reference.elementary import fma32, polynomial
 from skuda.reference.fused import fused_horner, multiply_add, pair_step
-from skuda.reference.powers import logarithm_pair, logarithm_terms
+from skuda.reference.powers import logarithm_pair, near_logarithm
 
 # erfinv(x) / x by u = log(1 - x^2), down to -5: its value at 0 in two parts, and its slope from there.
 _FIRST = hexadecimal("0x1.c5bf891b4ef6ap-1", "0x1.4f38760a41abbp-54")  # the first one even
@@ -85,7 +84,11 @@ _END_F32 = np.float32(float.fromhex("0x1.b993fep-8"))  # e^-5
 
 
 def _far(size):
-    """Where 1 - x^2 is below e^-5."""
+    """Where 1 - x^2 is below e^-5, and next to 0, where products are raised."""
+    raised = size * 2.0**500
+    product = two_product(raised, _FIRST[0])
+    near = (product[0] + (product[1] + raised * _FIRST[1])) * 2.0**-500
+    size = np.where(size < 0.5, 0.999, size)
     less, more = 1.0 - size, two_sum(1.0, size)
     share = two_product(less, more[0])
     log = logarithm_pair(share[0], share[1] + less * more[1])
@@ -94,7 +97,7 @@ def _far(size):
     t, p = s[0] - _CENTERS[piece], _FAR[0][piece]
     for column in _FAR[1:]:
         p = p * t + column[piece]
-    return s[0] + (s[1] + p)
+    return np.where(raised < 2.0**499, near, s[0] + (s[1] + p))
 
 
 @in_f32(lambda x: _erfinv_f32(x))
@@ -104,16 +107,14 @@ def erfinv(x, single):
     keep their sign."""
     size = np.abs(x)
     share = multiply_add(-x, x, 1.0)
-    near, far = share >= _END, (share < _END) & (size < 1)
-    u = fast_two_sum(*logarithm_terms(np.where(near, share, 1.0)))
+    near = (share >= _END) & (size >= 2.0**-500)
+    a, share = np.where(near, size, 0.5), np.where(near, share, 0.75)
+    u = near_logarithm(share)
     by = pair_step(fused_horner(_NEAR, u[0]), u[0], _FIRST)
-    small = size < 2.0**-500
-    raised = np.where(small, x * 2.0**500, x)
-    product = two_product(raised, by[0])
-    value = product[0] + (product[1] + raised * (by[1] - 0.24 * u[1]))
-    value = np.where(small, value * 2.0**-500, value)
+    product = two_product(a, by[0])
+    value = product[0] + multiply_add(a, multiply_add(-0.24, u[1], by[1]), product[1])
     value = np.where(near, value, np.where(size == 1, np.inf, np.nan))
-    return np.copysign(replaced(value, far, _far, size), x)
+    return np.copysign(replaced(value, ~near & (size < 1), _far, size), x)
 
 
 def _erfinv_f32(x):

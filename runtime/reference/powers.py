@@ -25,7 +25,7 @@ from skuda.reference.double_double import (
     two_to_the,
 )
 from skuda.reference.elementary import F32, fma32, integer, nearest_power, polynomial
-from skuda.reference.fused import fused_horner
+from skuda.reference.fused import fused_horner, multiply_add
 
 _EVEN = hexadecimal(
     "0x1.1f7f2df9103bcp-29", "0x1.27e4d4977bfa7p-22", "0x1.a01a01a96153bp-16", "0x1.6c16c16c15d5ap-10",
@@ -254,6 +254,17 @@ def logarithm_terms(high, low=0.0, raised=0) -> Pair:
     total = fast_two_sum(power * _LN2_HIGH + _LOG_HIGH[step], r)
     small = (total[1] + rest) + (power * _LN2_REST + _LOG_LOW[step])
     return total[0], small + r * r * (r * fused_horner(_LOGARITHM, r) - 0.5)
+
+
+def near_logarithm(x) -> Pair:
+    """log x of a normal x above 0 to about 2^-60, in fewer steps still."""
+    m, power, step = _mantissa(x)
+    product = two_product(m, _RECIPROCAL[step])
+    r, power = (product[0] - 1.0) + product[1], power.astype(np.float64)
+    total = fast_two_sum(power * _LN2_HIGH + _LOG_HIGH[step], r)
+    rest = power * _LN2_REST + _LOG_LOW[step]
+    curved = multiply_add(r * r, multiply_add(r, fused_horner(_LOGARITHM, r), -0.5), rest)
+    return fast_two_sum(total[0], total[1] + curved)
 
 
 def _limited(x, value):

@@ -59,7 +59,7 @@ def in_slabs(found: Sequence[Program]) -> bool:
     over, split = rows.analysis.over, sums.analysis.split
     if not over or over.block or rows.analysis.split or rows.analysis.scans or rows.analysis.repeats or not split:
         return False
-    if any(map(rows.in_runs, rows.inputs)):
+    if rows.has_runs:
         return False
     along = tuple(dim for dim in rows.space if dim.name in rows.along)
     outside = tuple(dim for dim in rows.space if dim not in along)
@@ -85,7 +85,8 @@ def alternative_stages(program: Program) -> int:
     packed apart.
 
     It has one if a call names the axes that it reduces, if parts of a row can be reduced apart in each stage but not in
-    one kernel, and if the last stage alone writes: then what may be updated in place is the same in both forms.
+    one kernel; or if neighbours in a row share an operand, and elements are made of values that rows have one of. The
+    last stage alone writes: then what may be updated in place is the same in both forms.
     """
     op = program.operation
     named = op.chooses_axes and op.analysis.over == Over((op.axis.axis_of,))
@@ -93,11 +94,13 @@ def alternative_stages(program: Program) -> int:
     if _packs_apart(op):
         return 1
     packed = any(op.may_be_packed(o.element) for o in op.inputs)
-    if not named or not rows or op.analysis.scans or op.analysis.split or op.analysis.chained or packed:
+    suits = named and rows or op.has_runs
+    if not suits or op.analysis.scans or op.analysis.split or op.analysis.chained or packed:
         return 0
     *before, last = _Splitter(replace(program, operation=analysed(op, alternative=1)))
     over, split = last.operation.analysis.over, last.operation.analysis.split
-    apart = all(stage.operation.analysis.split for stage in before) and (split or not over)
+    apart = op.has_runs or all(stage.operation.analysis.split for stage in before)
+    apart = apart and (split or not over)
     counts = any(node.counts() for node in last.formulas.values()) and not over
     return len(before) + 1 if before and apart and not counts and last.operation.outputs == op.outputs else 0
 
@@ -172,7 +175,9 @@ class _Splitter:
     def __init__(self, program: Program):
         self.program = program
         self.op = program.operation
-        self.apart = bool(self.op.analysis.alternative)  # whether even what a block could hold is reduced by several
+        alternative = bool(self.op.analysis.alternative)
+        self.runs = {o.name for o in self.op.inputs if self.op.in_runs(o)} if alternative else set()
+        self.apart = alternative and not self.runs  # whether even what a block could hold is reduced by several
         known = {dim.name for dim in self.op.space}  # which lacks what no operand has together with these
         self.dims = (*self.op.space, *[dim for dim in self.op.dims if dim.name not in known])
         self.called = dict(program.called)
@@ -211,7 +216,8 @@ class _Splitter:
         outputs = []
         for name in (each for each in self.left if each not in apart):
             needed = self._needed(name)
-            if needed <= set(ready) and (rows or not needed or name not in full):
+            whole = rows and not self.left[name].names() & self.runs
+            if needed <= set(ready) and (whole or not needed or name not in full):
                 outputs.append(name)
         rest = [node for name, node in self.left.items() if name not in outputs]
         return outputs, [*dict.fromkeys(value for node in rest for value in self._values(node, over, ready, own))]
@@ -405,5 +411,6 @@ class _Splitter:
                 stage=number,
                 stages=0,
                 slabs=0,
+                alternative=op.analysis.alternative if self.apart else 0,
             ),
         )

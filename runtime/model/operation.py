@@ -205,6 +205,16 @@ class Operation(Record, TypeCombinations, Shapes):
         return 0 < len(along) < len(self.along) and operand in self.read and not self.analysis.scans
 
     @cached_property
+    def has_runs(self) -> bool:
+        """Whether neighbours in a row share elements of some operand."""
+        return any(map(self.in_runs, self.inputs))
+
+    @property
+    def holds_alone(self) -> bool:
+        """Whether its kernels only serve rows of neighbours that blocks hold, and stages the others."""
+        return self.has_runs and self.analysis.alternative > 1
+
+    @cached_property
     def of_rows(self) -> tuple[Operand, ...]:
         """Inputs of an elementwise operation that differ between rows, where others differ between columns: those
         without the last dimension that any input has which elements share. None where some are shared by blocks."""

@@ -24,7 +24,8 @@ class PlanWithAlternative(Plan):
     """A plan of rows that runs in stages where blocks which hold rows do badly; the bits are the same.
 
     That is where elements beside each other in memory belong to different rows, which the stages reduce beside each
-    other; and where there are a few rows that no block holds, which several blocks reduce.
+    other; and where there are a few rows that no block holds, which several blocks reduce. Where neighbours in a row
+    share operands, it is wherever no blocks hold a row, or its elements are no neighbours.
 
     Attributes:
         stages: the plans of its stages, in order.
@@ -51,7 +52,8 @@ class PlanWithAlternative(Plan):
     @property
     def workspace_size(self) -> int:
         """Bytes of scratch memory that `run` needs at most, however the arrays lie; 0 on the CPU."""
-        if self.backend is not BackendKind.CUDA or not (self._is_much or self._is_long(1)):
+        anyhow = self.operation.holds_alone
+        if self.backend is not BackendKind.CUDA or not (anyhow or self._is_much or self._is_long(1)):
             return 0
         return self.alternative.workspace
 
@@ -76,6 +78,8 @@ class PlanWithAlternative(Plan):
         return self.alternative if geometry.variant is STAGES else Launch(self, geometry)
 
     def _geometry(self, checked: Sequence[View | int | float]) -> Geometry:
+        if self.operation.holds_alone:
+            return self._held_geometry(checked)
         geometry = super()._geometry(checked)
         variant = geometry.variant
         if isinstance(variant, ClusterVariant):
@@ -86,6 +90,13 @@ class PlanWithAlternative(Plan):
         else:
             return geometry
         return SEVERAL_KERNELS if (idle or apart) and self._serves(checked) else geometry
+
+    def _held_geometry(self, checked: Sequence[View | int | float]) -> Geometry:
+        try:
+            return super()._geometry(checked)
+        except Unsupported:  # rows along too many axes
+            self.alternative.launches(checked, 0)  # what cannot be served so either is refused here
+            return SEVERAL_KERNELS
 
     def _lie_apart(self, checked: Sequence[View | int | float]) -> bool:
         """Whether the elements next to each other in the first input belong to different rows."""

@@ -13,7 +13,7 @@ from skuda.model.sum_order import GROUP, MOST_ACCUMULATORS, SEGMENT, accumulator
 from skuda.schedules import abi
 from skuda.schedules.abi import AXES, INNER
 from skuda.schedules.axes import Axis, merged, step_along
-from skuda.schedules.geometry import Geometry, KernelGeometry, Layouts, divisions, outer_of
+from skuda.schedules.geometry import SEVERAL_KERNELS, Geometry, KernelGeometry, Layouts, divisions, outer_of
 from skuda.schedules.row_variants import (
     CLUSTER_SEGMENTS,
     FEW_ROWS,
@@ -134,15 +134,18 @@ class RowKernels(KernelGeometry):
         count = rows.count
         variants = [each for each in self._variants if each.mode is mode and each.kernel != FEW_ROWS]
         few = self.few_blocks
-        variant = next((each for each in variants if each.serves(count, rows.length, few)), variants[-1])
-        of_few = self._of_few.get((variant.threads, variant.chunks)) if mode is RowMode.WHOLE else None
+        last = None if self.operation.holds_alone else variants[-1]
+        variant = next((each for each in variants if each.serves(count, rows.length, few)), last)
+        of_few = self._of_few.get((variant.threads, variant.chunks)) if variant and mode is RowMode.WHOLE else None
         if of_few and count * of_few.threads <= self.few_threads and len(rows.axes) <= 1:
             apart = {name: slots[AXES - 1 : AXES] for name, slots in strides.items()}
             return Geometry(of_few, -(-count // of_few.rows), rows.in_line, apart, of_few.block)
-        alone = variant.keep and rows.length <= self._alone
+        alone = variant and variant.keep and rows.length <= self._alone
         if not alone and (held := self._held_by_cluster(rows, mode)):
             cluster, shared = held
             return Geometry(cluster, count * cluster.blocks, head, strides, self._threads(cluster, rows), shared=shared)
+        if variant is None:
+            return SEVERAL_KERNELS
         return Geometry(variant, -(-count // variant.rows), head, strides, variant.block)
 
     def found_in(self, layouts: Layouts) -> tuple[list[int], list[Operand], Rows]:

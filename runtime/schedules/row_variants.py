@@ -142,6 +142,8 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     found = _row_variants(bits, bool(operation.analysis.stack))
     if not operation.analysis.reductions and all(operand.dims != operation.space for operand in operation.outputs):
         return tuple([next(each for each in found if each.mode is mode) for mode in RowMode])  # no pass reads rows
+    if operation.holds_alone:
+        return tuple([variant for variant in found if variant.keep and variant.mode is not RowMode.STEPPED])
     if not split_variants(operation, types):
         return _with_few(found) if takes_few_rows(operation) else found
     last = operation.space[-1]
@@ -158,7 +160,7 @@ def takes_few_rows(operation: Operation) -> bool:
     """Whether an operation has schedules for few rows."""
     analysis = operation.analysis
     apart = operation.block or operation.of_alternative or analysis.split or analysis.scans
-    return bool(analysis.over and not apart and not any(map(operation.in_runs, operation.inputs)))
+    return bool(analysis.over and not apart and not operation.has_runs)
 
 
 @cache

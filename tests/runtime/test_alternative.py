@@ -16,7 +16,15 @@ from test_workspace import INPUT, OUTPUT, WORKSPACE, kernels, workspace_of
 import skuda
 from skuda.arrays import libraries
 from skuda.errors import BufferTooSmall
-from skuda.generated import LogsumexpDescriptor, LogsumexpPlan, SoftmaxArgs, SoftmaxDescriptor, SoftmaxPlan
+from skuda.generated import (
+    GroupNormDescriptor,
+    GroupNormPlan,
+    LogsumexpDescriptor,
+    LogsumexpPlan,
+    SoftmaxArgs,
+    SoftmaxDescriptor,
+    SoftmaxPlan,
+)
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
@@ -25,7 +33,8 @@ from skuda.schedules.variant import STAGES
 
 driver = test_launch.driver
 CATALOG = registry.catalogs()[0]
-PLANS = [plan for name in CATALOG.modules for plan in CATALOG.plans(name) if issubclass(plan, PlanWithAlternative)]
+EVERY = [plan for name in CATALOG.modules for plan in CATALOG.plans(name) if issubclass(plan, PlanWithAlternative)]
+PLANS = [plan for plan in EVERY if not plan.operation.holds_alone]
 
 
 def test_rows_of_several_levels_whose_axes_a_call_names_have_two():
@@ -109,6 +118,26 @@ def test_steps_along_a_row_do_not_set_rows_apart():
     assert variant_of(SoftmaxPlan, every, x[:, ::2], x[:, :2048]).kernel == "row"
     every = SoftmaxDescriptor(n=(2048,), d=(4096,))
     assert variant_of(SoftmaxPlan, every, x[:, ::2].T, x[:2048]) is STAGES
+
+
+@pytest.mark.parametrize(
+    ("extents", "order", "expected"),
+    [
+        ((6, 4, 3, 8, 8), None, "row"),
+        ((6, 4, 3, 5, 13), None, "row"),
+        ((6, 4, 1, 1, 1), None, "row"),
+        ((2, 4, 10, 64, 64), None, "cluster"),
+        ((2, 4, 16, 256, 256), None, "stages"),  # no blocks hold a row
+        ((6, 4, 3, 8, 8), (0, 3, 4, 1, 2), "stages"),  # channels last
+    ],
+)
+def test_rows_whose_neighbours_share_operands_are_held_or_run_in_stages(extents, order, expected):
+    order = order or tuple(range(len(extents)))
+    x = addresses(tuple([extents[axis] for axis in order])).transpose(np.argsort(order))
+    n, g, c, *d = extents
+    weight = addresses((g, c))
+    descriptor = GroupNormDescriptor(n=n, g=g, c=c, d=tuple(d))
+    assert variant_of(GroupNormPlan, descriptor, x, weight, weight, x).kernel == expected
 
 
 def test_operands_that_stages_cannot_take_are_rows():

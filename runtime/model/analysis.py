@@ -74,7 +74,8 @@ class Analysis(Record):
         slabs: not 0 where its sums are across rows that an earlier stage writes, in the order of `sum_order.slab`. Of
             an operation in stages, how many values these rows are reduced to, where one kernel may do both.
         alternative: the number of stages of its multi-kernel form, beside its own kernel: for rows that lie apart, or
-            are few and long. A stage of that form has the same number. It is 1 where an elementwise operation may have
+            are few and long; or, where neighbours in a row share operands, for all that blocks do not hold. A stage of
+            the former has the same number, of the latter 0, as it takes all schedules. It is 1 where an elementwise operation may have
             to pack codes of 4 bits, and of that operation; 0 where there is none.
     """
 

@@ -75,8 +75,8 @@ class Analysis(Record):
             an operation in stages, how many values these rows are reduced to, where one kernel may do both.
         alternative: the number of stages of its multi-kernel form, beside its own kernel: for rows that lie apart, or
             are few and long; or, where neighbours in a row share operands, for all that blocks do not hold. A stage of
-            the former has the same number, of the latter 0, as it takes all schedules. It is 1 where an elementwise operation may have
-            to pack codes of 4 bits, and of that operation; 0 where there is none.
+            the former has the same number, of the latter 0, as it takes all schedules. It is 1 where an elementwise
+            operation may have to pack codes of 4 bits, and of that operation; 0 where there is none.
     """
 
     exact: bool = True

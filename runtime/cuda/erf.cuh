@@ -115,13 +115,6 @@ __device__ inline f64 last_step(f64 p, f64 q, f64 c, f64 c_rest, f64& rest) {
   rest = fused(p, q, c - value) + c_rest;
   return value;
 }
-// c0 + q (c1 + q p), and what that lost.
-__device__ inline f64 last_steps(f64 p, f64 q, f64 c1, f64 c0, f64& rest) {
-  const f64 m = p * q, p1 = c1 + m, p1_rest = sum_rest(c1, m, p1) + product_rest(p, q, m);
-  const f64 n = p1 * q, value = c0 + n;
-  rest = (sum_rest(c0, n, value) + product_rest(p1, q, n)) + p1_rest * q;
-  return value;
-}
 
 // y e^(large + small), near y: that sum is rounded for its curved part alone.
 __device__ inline f32 times_exponential(f32 y, f32 large, f32 small) {
@@ -300,14 +293,16 @@ __device__ inline f32 gelu_slope(f32 x) {
 }
 __device__ inline f64 gelu_slope(f64 x) {
   const f64 t = at_most(absolute(x), 40.0), back = -0.5 * t, minus = back * t;
-  const f64 s = t + 4.0, y = inverse(s), q = 0x1.5cp-1 - 8.0 * y;
-  f64 smooth_rest;
-  const f64 smooth = last_steps(slope_polynomial(q), q, -0x1.2769bc2e7436fp-4, 0x1.bce75df69b09ap-2, smooth_rest);
+  const f64 s = t + 4.0, y = inverse(s), q = fused(-8.0, y, 0x1.5cp-1);
+  f64 p1_rest, smooth_rest;
+  const f64 p1 = last_step(slope_polynomial(q), q, -0x1.2769bc2e743p-4, -0x1.bcp-50, p1_rest);
+  const f64 smooth = last_step(p1, q, 0x1.bce75df69b08p-2, 0x1.ap-50, smooth_rest);
   const f64 from = 0x1.80ead197f00b4p-1 - t;
   const f64 from_rest = sum_rest(0x1.80ead197f00b4p-1, -t, from) + -0x1.13e74c58cada8p-56;
-  const f64 g = smooth * from, g_rest = product_rest(smooth, from, g) + (smooth_rest * from + smooth * from_rest);
-  const f64 off = fused(-s, y, 1.0) - (t - (s - 4.0)) * y;
-  const f64 more = off * ((0.3235 * q + -0.2889) * q + 0.0996) + product_rest(back, t, minus);
+  const f64 g = smooth * from, lost = fused(smooth, from_rest, product_rest(smooth, from, g));
+  const f64 g_rest = fused(fused(p1_rest, q, smooth_rest), from, lost);
+  const f64 off = fused(-(t - (s - 4.0)), y, fused(-s, y, 1.0));
+  const f64 more = fused(off, fused(fused(0.3235, q, -0.2889), q, 0.0996), product_rest(back, t, minus));
   const f64 below = times_exponential(g, g_rest, minus, more) * 0x1p-512;
   return x < 0.0 ? below : 1.0 - below;
 }

@@ -92,9 +92,10 @@ _SLOPE = {
         "0x1.f6720d13d3813p-24", "0x1.29baa646d2c23p-22", "-0x1.99cce9e4df14cp-21", "-0x1.276e032846e3ep-20",
         "0x1.87f67b5a6d6bcp-18", "0x1.2fa66f1135867p-22", "-0x1.7890d3626a296p-15", "0x1.8b00b238c8816p-14",
         "0x1.69d85621adfdep-13", "-0x1.c76b58974f954p-10", "0x1.b059ebdd69cdbp-8", "-0x1.2345a094d034ep-6",
-        "0x1.3d42d11091024p-5", "-0x1.2769bc2e7436fp-4", "0x1.bce75df69b09ap-2",
+        "0x1.3d42d11091024p-5",
     ),
 }  # fmt: skip
+_SLOPE_LAST = _all("-0x1.2769bc2e743p-4", "-0x1.bcp-50"), _all("0x1.bce75df69b08p-2", "0x1.ap-50")
 _SQRT_HALF = _all("0x1.6a09e667f3bcdp-1", "-0x1.bdd3413b26456p-55")
 _ZERO_OF_SLOPE = {
     np.float32: _all("0x1.80ead2p-1", "-0x1.a03fd4p-27"),
@@ -186,16 +187,6 @@ def gelu_slope(x):
     t = np.minimum(np.abs(x), C(16 if C is np.float32 else 40))
     below = _slope_f32(t) if C is np.float32 else _slope_f64(t)
     return np.where(x < 0, below, C(1) - below)
-
-
-def _last_steps(p, q, c1: float, c0: float):
-    """c0 + q (c1 + q p) of f64, and what that lost."""
-    m = p * q
-    p1 = c1 + m
-    p1_rest = sum_rest(c1, m, p1) + product_rest(p, q, m)
-    n = p1 * q
-    value = c0 + n
-    return value, (sum_rest(c0, n, value) + product_rest(p1, q, n)) + p1_rest * q
 
 
 def _last_step(p, q, c0: float):
@@ -315,13 +306,16 @@ def _slope_f64(t):
     s = t + 4
     y = 1 / s
     q = float.fromhex("0x1.5cp-1") - 8 * y
-    *inner, c1, c0 = _SLOPE[np.float64]
-    smooth, smooth_rest = _last_steps(fused_horner(inner, q), q, c1, c0)
+    first, second = _SLOPE_LAST
+    p1, p1_rest = pair_step(fused_horner(_SLOPE[np.float64], q), q, first)
+    smooth, smooth_rest = pair_step(p1, q, second)
     zero, zero_rest = _ZERO_OF_SLOPE[np.float64]
     start = zero - t
     start_rest = sum_rest(zero, -t, start) + zero_rest
     g = smooth * start
-    g_rest = product_rest(smooth, start, g) + (smooth_rest * start + smooth * start_rest)
-    off = remainder(1, s, y) - (t - (s - 4)) * y
-    more = off * ((0.3235 * q + -0.2889) * q + 0.0996) + product_rest(back, t, minus)
+    lost = multiply_add(smooth, start_rest, product_rest(smooth, start, g))
+    g_rest = multiply_add(multiply_add(p1_rest, q, smooth_rest), start, lost)
+    off = multiply_add(-(t - (s - 4)), y, remainder(1, s, y))
+    varied = multiply_add(multiply_add(0.3235, q, -0.2889), q, 0.0996)
+    more = multiply_add(off, varied, product_rest(back, t, minus))
     return _times_exponential(g, g_rest, minus, more) * np.ldexp(1.0, -RAISED[np.float64])

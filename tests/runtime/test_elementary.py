@@ -322,7 +322,7 @@ POLYNOMIALS = {
     "near_one_polynomial(f32 g)": inverse_erf.NEAR_ONE_F32, "inverse_error_polynomial(f32 u)": inverse_erf.ERFINV_F32,
     "inverse_error_end(f32 u)": inverse_erf.ERFINV_END_F32,
     "slope_polynomial(f32 q)": error_functions._SLOPE[np.float32][:-1],
-    "slope_polynomial(f64 q)": error_functions._SLOPE[np.float64][:-2],
+    "slope_polynomial(f64 q)": error_functions._SLOPE[np.float64],
 }  # fmt: skip
 
 

@@ -253,8 +253,8 @@ MUTATIONS = (
     ),
     Mutation(
         CUDA + "reductions.cuh",
-        "Word(word << (24 - 8 * byte))",
-        "Word(word << (16 - 8 * (byte & 2)))",
+        "even = of(even, word << 8);",
+        "even = of(even, word);",
         moves("extremes of bytes"),
         "two of four bytes are compared twice",
     ),
@@ -416,8 +416,8 @@ MUTATIONS = (
     ),
     Mutation(
         CUDA + "numbers.cuh",
-        "(bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : bits",
-        "(bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc00000u : bits",
+        'asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(__int_as_float(0x7f800000)));',
+        "y = x;",
         moves("a tile", "many warps"),
         "another NaN is written",
     ),

@@ -41,8 +41,7 @@ __device__ inline f32 inverse(f32 s) {
 }
 __device__ inline f64 inverse(f64 s) {
 #ifdef __CUDACC_RTC__
-  f64 start;
-  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(start) : "d"(s));
+  const f64 start = __nvvm_rcp_approx_ftz_d(s);  // not as assembly, of which compilers share no equal ones
   const u32 low = u32(__double_as_longlong(s) >> 32) + 0x300402u;  // below the estimate's bits, as __drcp_rn has it
   const f64 y = __longlong_as_double(__double_as_longlong(start) | low), e = fused(-s, y, 1.0);
   const f64 near = fused(y, fused(e, e, e), y);

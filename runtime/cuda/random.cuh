@@ -61,13 +61,18 @@ template <typename E> __device__ inline f64 stochastic(f64 x, i64 bits) {
   return stepped(steps_of<E>(significand, i32(field ? field : 1) - 1075), bits, x);
 }
 
+// The block of an element of f64, of which two neighbours share one. By fours, in which form compilers see which are equal.
+__device__ inline RandomBlock block_of_pair(i64 seed, i64 offset, i64 index) {
+  return random_block(seed, offset, (index >> 2) * 2 + (index >> 1 & 1));
+}
+
 // From 0 on, below 1: multiples of 2^-24 from the word of an element, in f64 of 2^-53 from two words.
 __device__ inline f32 uniform_of(f32, i64 seed, i64 offset, i64 index) {
   return f32(u32(random_bits(seed, offset, index)) >> 8) * 0x1p-24f;
 }
 __device__ inline u64 two_words(u32 low, u32 high) { return u64(high) << 32 | low; }
 __device__ inline f64 uniform_of(f64, i64 seed, i64 offset, i64 index) {
-  const RandomBlock block = random_block(seed, offset, (index ^ (index & 1)) >> 1);
+  const RandomBlock block = block_of_pair(seed, offset, index);
   const u64 words = index & 1 ? two_words(block.third, block.fourth) : two_words(block.first, block.second);
   return f64(words >> 11) * 0x1p-53;
 }
@@ -118,7 +123,7 @@ __device__ inline f32 normal_of(f32, i64 seed, i64 offset, i64 index) {
   return distance_of(fused(f32(distance), 0x1p-32f, 0x1p-33f)) * cosine_of_turns(angle, u32(index & 1));
 }
 __device__ inline f64 normal_of(f64, i64 seed, i64 offset, i64 index) {
-  const RandomBlock block = random_block(seed, offset, (index ^ (index & 1)) >> 1);
+  const RandomBlock block = block_of_pair(seed, offset, index);
   const u64 distance = two_words(block.first, block.second), angle = two_words(block.third, block.fourth);
   const f64 share = f64((distance >> 11) + 1) * 0x1p-53;
   return sqrt(-2.0 * sure_logarithm(share)) * cosine_of_turns(angle, u32(index & 1));

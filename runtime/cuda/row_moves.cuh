@@ -166,7 +166,7 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
 #pragma unroll
         for (int i = 0; i < A::words; ++i)
           reinterpret_cast<W&>(around[TOGETHER ? chunk : 0].w[i * (A::width / 4)]) =
-              load_word<ONCE>(words + chunk * (THREADS * A::bytes / A::width) + i);
+              load_word<ONCE && A::leaves>(words + chunk * (THREADS * A::bytes / A::width) + i);
       }
     }
   }

@@ -32,6 +32,8 @@ template <typename E, int N> struct Around {
   static constexpr int width = bytes < 16 ? bytes : 16;
   static constexpr bool single = width < 4 || width == unit || IS_PLACE<E>;  // words are not worth it: unit by unit
   static constexpr int words = bytes / width + 1, registers = single ? 1 : words * width / 4;
+  // Whether caches need not hold the words: a neighbour reads the last one too, which pays for elements of 8 bytes.
+  static constexpr bool leaves = unit < 8;
   alignas(16) u32 w[registers];
   V units;
 

@@ -320,7 +320,8 @@ __device__ inline void split_shares(
       if (first + i * apart < size && i * step <= room)
 #pragma unroll
         for (int j = 0; j < A::words; ++j)
-          reinterpret_cast<W&>(around[i][j * (A::width / 4)]) = load_word<ONCE>(start + i * (step / A::width) + j);
+          reinterpret_cast<W&>(around[i][j * (A::width / 4)]) =
+              load_word<ONCE && A::leaves>(start + i * (step / A::width) + j);
     switch (skip / 4) {
       case 0: shift_all<0, E>(lanes, around, skip); break;
       case 1: if constexpr (A::width > 4 && A::unit <= 4) shift_all<1, E>(lanes, around, skip); break;

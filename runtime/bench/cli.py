@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from datetime import date
 from itertools import count
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from skuda.bench import drawn, report, suite
@@ -348,12 +348,18 @@ def shared_out(args: argparse.Namespace, cases: list[suite.Case]) -> dict[str, A
 
 @contextmanager
 def _stopped_like_an_interrupt() -> Iterator[None]:
-    """Within, SIGTERM (what `timeout` sends) does what Ctrl-C does."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Within, the first SIGTERM does what Ctrl-C does. `timeout` sends one to the process and one to its group."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.default_int_handler(number, frame)
+
+    before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if signal.getsignal(signal.SIGTERM) is stop:  # else what was measured is still to be written
+            signal.signal(signal.SIGTERM, before)
 
 
 def _records() -> evidence.Records:

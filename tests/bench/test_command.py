@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -108,6 +109,26 @@ def test_what_was_measured_before_an_interrupt_is_kept(result, monkeypatch, tmp_
     assert json.loads((tmp_path / "run.json").read_text())["rows"] == result["rows"]
     assert not (tmp_path / "evidence").exists()
     assert f"interrupted after {len(result['rows'])} of" in capsys.readouterr().out
+
+
+def test_what_was_measured_before_two_signals_is_kept(result, monkeypatch, tmp_path):
+    """`timeout` sends one to the process and one to its group, and a part of a run gets one of the whole run too."""
+    before = signal.getsignal(signal.SIGTERM)
+
+    def stopped(args, cases):
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        return {**result, "interrupted": True}
+
+    monkeypatch.setattr(cli, "cuda_available", lambda: True)
+    monkeypatch.setattr(cli, "measure", stopped)
+    try:
+        assert main(["bench", "--json", str(tmp_path / "run.json")]) == 1
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert json.loads((tmp_path / "run.json").read_text())["rows"] == result["rows"]
 
 
 def test_of_an_interrupted_run_the_record_has_operations_that_are_whole():

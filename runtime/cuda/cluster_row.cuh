@@ -404,7 +404,7 @@ struct ClusterPassOf<P, BLOCKS, MODE, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F.
   __device__ Lanes<element_in<P, COLUMN>, GROUP> column(int turn, i32 segment, i32 chunk, i32 first) const {
     using E = element_in<P, COLUMN>;
     if constexpr (IS_PLACE<E>) {
-      return ::load<true, E, GROUP>(get<COLUMN>(row.inputs), first, row.length);
+      return places<MODE>(get<COLUMN>(row.inputs), first);
     } else {
       Lanes<E, GROUP> lanes = {};
       if constexpr (is_run<P, COLUMN>) {

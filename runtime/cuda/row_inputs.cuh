@@ -131,7 +131,7 @@ template <typename S, int N> struct PlaceShares : LateShares<S, Place> {
       const ShareWords<Place>&) const {
     const Place* const start = row.template input<N>();
     if constexpr (S::MODE != STEPPED) {
-      return ::load<true, Place, GROUP>(start, first, row.length);
+      return places<S::MODE>(start, first);
     } else {
       Lanes<Place, GROUP> lanes;
 #pragma unroll

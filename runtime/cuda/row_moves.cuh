@@ -296,6 +296,16 @@ __device__ inline Lanes<E, GROUP> share_of_runs(
   return lanes;
 }
 
+// The places of a share. A WHOLE row begins at a multiple of GROUP, as its length and the steps between rows are such:
+// cleared bits tell the compiler so, and thereby which neighbours have random words of one block.
+template <int MODE> __device__ inline Lanes<Place, GROUP> places(const Place* row, i64 first) {
+  const i64 index = fetch(row + first).index, begin = MODE == WHOLE ? index & ~i64(GROUP - 1) : index;
+  Lanes<Place, GROUP> lanes;
+#pragma unroll
+  for (int i = 0; i < GROUP; ++i) lanes.data[i] = {MODE == WHOLE ? begin | i : begin + i};
+  return lanes;
+}
+
 template <typename E> __device__ inline bool starts_aligned(const storage_t<E>* row) {
   return (u32(u64(row)) & (alignof(Lanes<E, GROUP>) - 1)) == 0;
 }

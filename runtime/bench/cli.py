@@ -295,11 +295,19 @@ def measure(args: argparse.Namespace, cases: list[suite.Case]) -> dict[str, Any]
             result["rows"] = bench.run(cases, advance)
         if len(result["rows"]) < len(cases):
             return {**result, "interrupted": True}
-    if not (args.operations or args.elements or args.part or args.models or args.drawn):
-        from skuda.bench import host
+    return _with_host(args, result)
 
-        result["host"] = host.measure()
-    return result
+
+def _with_host(args: argparse.Namespace, result: dict[str, Any]) -> dict[str, Any]:
+    """A run of the whole suite with what a call costs the host; an interrupt there loses no row."""
+    if args.operations or args.elements or args.part or args.models or args.drawn:
+        return result
+    from skuda.bench import host
+
+    try:
+        return {**result, "host": host.measure()}
+    except KeyboardInterrupt:
+        return {**result, "interrupted": True}
 
 
 def shared_out(args: argparse.Namespace, cases: list[suite.Case]) -> dict[str, Any]:
@@ -339,11 +347,7 @@ def shared_out(args: argparse.Namespace, cases: list[suite.Case]) -> dict[str, A
     result["sources"] = {source: digest for each in results for source, digest in each["sources"].items()}
     if any(each.get("interrupted") for each in results):
         return {**result, "interrupted": True}
-    if not (args.operations or args.elements or args.models or args.drawn):
-        from skuda.bench import host
-
-        result["host"] = host.measure()
-    return result
+    return _with_host(args, result)
 
 
 @contextmanager

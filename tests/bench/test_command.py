@@ -131,6 +131,17 @@ def test_what_was_measured_before_two_signals_is_kept(result, monkeypatch, tmp_p
     assert json.loads((tmp_path / "run.json").read_text())["rows"] == result["rows"]
 
 
+def test_an_interrupt_while_calls_are_timed_loses_no_row(result, monkeypatch):
+    from skuda.bench import host
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(host, "measure", interrupted)
+    args = SimpleNamespace(operations=[], elements=[], part=None, models=False, drawn=0)
+    assert cli._with_host(args, result) == {**result, "interrupted": True}
+
+
 def test_of_an_interrupted_run_the_record_has_operations_that_are_whole():
     """A source has a forward pass and a gradient: it is measured whole, or its rows stay those of another run."""
     cases = suite.cases(CATALOG, ["lerp", "neg"])

@@ -245,8 +245,11 @@ class RowKernels(KernelGeometry):
         if not layouts.aligned or rows.length % GROUP or rows.last % GROUP:
             return RowMode.UNIT
         for position in own:
-            bits = min(128, GROUP * self.bits[arrays[position]])
-            if any(axis.strides[position] * self.bits[arrays[position]] % bits for axis in rows.axes):
+            index = arrays[position]
+            bits = GROUP * self.bits[index]
+            if self.operation.operands[index] not in self.operation.positions:  # in memory, by words of 16 bytes
+                bits = min(128, bits)
+            if any(axis.strides[position] * self.bits[index] % bits for axis in rows.axes):
                 return RowMode.UNIT
         return RowMode.WHOLE
 

@@ -60,13 +60,13 @@ class _Steps:
         return spans.cut(a, point(ZERO), point(_INFINITY))
 
 
-def _near(function: Callable, units: int, form: Format, *operands: Span) -> Span:
+def _near(function: Callable, units: int, form: Format, *operands: Span, stored: str = "") -> Span:
     """What a function of exact operands is near: it gives the exact value and the sizes of what is added, NaN where
-    there is none."""
-    return _nears(lambda *values: [function(*values)], 1, units, form, *operands)[0]
+    there is none. `stored`: the half type as precise as which the functions are that it calls."""
+    return _nears(lambda *values: [function(*values)], 1, units, form, *operands, stored=stored)[0]
 
 
-def _nears(function: Callable, count: int, units: int, form: Format, *operands: Span) -> list[Span]:
+def _nears(function: Callable, count: int, units: int, form: Format, *operands: Span, stored: str = "") -> list[Span]:
     """The same of a function that gives several values, each with its sizes."""
     if ANY in operands:
         return [ANY] * count
@@ -76,16 +76,17 @@ def _nears(function: Callable, count: int, units: int, form: Format, *operands: 
         return [ANY] * count
     with mpmath.workprec(200):
         found = function(*(_mpf(operand.low.signed) for operand in operands))
-        return [_around(exact, sizes, units, form) for exact, *sizes in found]
+        return [_around(exact, sizes, units, form, stored) for exact, *sizes in found]
 
 
-def _around(exact: mpf, sizes: list[mpf], units: int, form: Format) -> Span:
+def _around(exact: mpf, sizes: list[mpf], units: int, form: Format, stored: str) -> Span:
     if mpmath.isnan(exact):
         return point(NAN)
     size = sum(map(abs, sizes)) + abs(exact)
     if not mpmath.isfinite(size) or size > mpf(2) ** (form.highest_exponent - 2):
         return ANY
     slack = _fraction(size) * units / (1 << (form.fraction_bits + 1)) + 8 * power_of_two(form.unit)
+    slack += abs(_fraction(exact)) * spans.HALF.get(stored, 0)
     return spans.within(_fraction(exact) - slack, _fraction(exact) + slack, form)
 
 
@@ -428,7 +429,7 @@ def soft_margin_loss(input, target, *, T):
     def loss(x, t):
         return _softplus(-t * x), abs(t * x) * _sigmoid(-t * x)
 
-    return _near(loss, 8, steps.form, steps.of(input), steps.of(target))
+    return _near(loss, 8, steps.form, steps.of(input), steps.of(target), stored=T)
 
 
 @oracle
@@ -438,7 +439,7 @@ def soft_margin_loss_backward(share, input, target, *, T):
     def slope(g, x, t):
         return -g * t * _sigmoid(-t * x), g * t * _sigmoid(-t * x) * (1 + abs(t * x)), _apart(g * t), _apart(t * x)
 
-    return _near(slope, 8, steps.form, share, steps.of(input), steps.of(target))
+    return _near(slope, 8, steps.form, share, steps.of(input), steps.of(target), stored=T)
 
 
 @oracle(over="d")

@@ -19,7 +19,14 @@ from .spans import ANY, Span, point
 PRECISION = 320  # bits in which definitions are evaluated: what cancels leaves enough
 NEXT_TO_ZERO = mpf(2) ** -4000  # in place of a zero whose sign matters
 UNDERFLOWN = mpf(2) ** -120
-SHORT = {"sigmoid", "silu", "mish"}  # gradients that rows of half types make of short forms of exp, sigmoid and tanh
+# What rows of half types make of functions that are as precise as what they store, by direction.
+SHORT_BACKWARD = {
+    "celu", "cos", "cosh", "elu", "erfc", "expm1", "log_sigmoid", "mish", "pow", "selu", "sigmoid", "silu", "sin",
+    "sinc", "sinh", "softplus", "tanh", "xlogy",
+}  # fmt: skip
+SHORT_FORWARD = {*SHORT_BACKWARD} | {
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "exp", "log", "log10", "log1p", "log2", "logit", "tan",
+}  # fmt: skip
 ENDS = 1 << 12  # no format has a number with an exponent beyond
 
 
@@ -65,12 +72,14 @@ def allowed(result, units: float, form: Format, least: Fraction = Fraction(1), p
     return spans.within(exact - slack, exact + slack, form)
 
 
-def evaluated(definition: Callable, arguments: dict, units: float, form: Format) -> Span | int:
-    """What a definition allows; anything at a pole."""
+def evaluated(
+    definition: Callable, arguments: dict, units: float, form: Format, part: Fraction | int = 0
+) -> Span | int:
+    """What a definition allows; anything at a pole. `part`: as of `allowed`."""
     with mp.workprec(PRECISION):
         try:
             result = definition(**arguments)
-            return int(result) if isinstance(result, bool) else allowed(result, units, form)
+            return int(result) if isinstance(result, bool) else allowed(result, units, form, part=part)
         except ZeroDivisionError:
             return ANY
 
@@ -123,7 +132,8 @@ def _forward(name: str, function: Function) -> Callable:
     def of_element(T, **given):
         form = FORMATS[T]
         arguments = _arguments(parameters, given, form, function.keeps_sign)
-        return evaluated(function.definition, arguments, function.units, compute_format(T))
+        part = spans.HALF.get(T, 0) if name in SHORT_FORWARD else 0
+        return evaluated(function.definition, arguments, function.units, compute_format(T), part)
 
     return _with_signature(of_element, name, dict(parameters))
 
@@ -135,7 +145,7 @@ def _backward(name: str, units: float, slopes: dict[str, Callable]) -> Callable:
     def of_element(T, d_output, **given):
         form = FORMATS[T]
         compute, given_gradient, results = compute_format(T), _taken(d_output, form), []
-        part = spans._HALF.get(T, 0) if name in SHORT else 0
+        part = spans.HALF.get(T, 0) if name in SHORT_BACKWARD else 0
         for of, slope in slopes.items():
             arguments = _arguments(parameters[of], given, form, False)
             results.append(of_gradient(given_gradient, partial(slope, **arguments), units, compute, part))
@@ -152,11 +162,14 @@ for _name, (_units, _slopes) in BACKWARD.items():
 
 @oracle
 def powi(input, *, exponent, T):
-    """A power with a whole exponent, which C rounds."""
+    """A power with a whole exponent, which C rounds; the third one is two products."""
     form = compute_format(T)
-    power = Fraction(exponent)
-    rounded = spans.real(power, form).signed
-    return evaluated(lambda: _power(_taken(input, FORMATS[T], True), rounded), {}, 1, form)
+    if exponent == 3:
+        x = point(decode(input, FORMATS[T]))
+        return spans.multiply(spans.multiply(x, x, form), x, form)
+    rounded = spans.real(Fraction(exponent), form).signed
+    power = lambda: _power(_taken(input, FORMATS[T], True), rounded)  # noqa: E731
+    return evaluated(power, {}, 1, form, spans.HALF.get(T, 0))
 
 
 def _power(base: mpf, exponent: Fraction) -> mpf:
@@ -173,7 +186,7 @@ def powi_backward(d_output, input, *, exponent, T):
     power = spans.real(Fraction(exponent), form).signed
     less = spans.subtract(point(spans.real(power, form)), point(spans.real(1, form)), form).low.signed
     slope = lambda: None if power == 0 else int(power) * _power(_taken(input, FORMATS[T], True), less)  # noqa: E731
-    return of_gradient(_taken(d_output, FORMATS[T]), slope, 3, form)
+    return of_gradient(_taken(d_output, FORMATS[T]), slope, 3, form, spans.HALF.get(T, 0))
 
 
 @oracle(sharing="weight")

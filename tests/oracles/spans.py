@@ -35,7 +35,7 @@ from .floats import NAN, Format, Value, decode, encode, floor_log2, power_of_two
 
 _PRECISION = 140  # bits in which exp and log are evaluated
 _UNITS = Fraction(3, 2)  # in the last place
-_HALF = {"f16": Fraction(1, 2**14), "bf16": Fraction(1, 2**11)}  # how far off functions of rows of these are
+HALF = {"f16": Fraction(1, 2**14), "bf16": Fraction(1, 2**11)}  # how far off functions of rows of these are
 _LEFT = Fraction(1, 2**39)  # as far may ndtr and the slope of gelu be off for f16, which cannot store so little
 _FAR = 1200  # |x| from which e^x is 0 or infinite in every format
 
@@ -251,8 +251,8 @@ def _near(
     within its part of the value too, of f16 or `left`."""
     unit = form.unit if exact == 0 else max(floor_log2(abs(exact)) - form.fraction_bits, form.unit)
     slack = units * power_of_two(unit)
-    if stored in _HALF:
-        slack += max(abs(exact) * _HALF[stored], left if stored == "f16" else 0)
+    if stored in HALF:
+        slack += max(abs(exact) * HALF[stored], left if stored == "f16" else 0)
     low, high = exact - slack, exact + slack
     return within(max(low, 0) if exact > 0 else low, min(high, 0) if exact < 0 else high, form)
 

@@ -73,7 +73,8 @@ def columns_positions(geometry, arrays: list[Array], lanes: int, depth: int):
             above = divide(width, at)
             column = at - above * width[0]
             found = {each.name: at for each in arrays}
-            found |= {each.name: each.read(steps(each, column, each.apart)) for each in arrays if each.shares}
+            own = (each for each in arrays if each.shares and each.below is None)
+            found |= {each.name: each.read(steps(each, column, each.apart)) for each in own}
             of_rows = [each for each in arrays if each.below is not None]
             yield found | {each.name: of_row(each, 0, 0, [above], [column])[0] for each in of_rows}
 

@@ -4,10 +4,10 @@
 #include "split_group.cuh"
 #include "split_tuning.cuh"
 
-// The split of a tile of rows that a block has, and what a thread takes of it.
+// The split of a tile of rows that a team of threads has, and what a thread takes of it.
 template <int LANES, bool NEIGHBOURS> struct SplitAcross {
-  i32 wide;                // threads beside each other, as a power of two
-  i64 table, tile;         // rows lie beside each other in tables; a tile of one is a block's
+  i32 wide, team;          // threads beside each other, and those of a team, as powers of two
+  i64 tables, tile;        // rows lie beside each other in tables; a tile of one is a team's, the first of them here
   i64 number, begin, end;  // the split, and its segment
   i32 accumulator;         // the thread's
   Beside<LANES, NEIGHBOURS> columns;
@@ -15,14 +15,17 @@ template <int LANES, bool NEIGHBOURS> struct SplitAcross {
 };
 template <int LANES, bool NEIGHBOURS>
 __device__ inline SplitAcross<LANES, NEIGHBOURS> split_across(const Reduction& rows) {
-  const i32 wide = i32(rows.wide);
+  const i32 wide = i32(rows.wide), team = i32(rows.team);
   const i64 block = i64(gridDim.x) - 1 - blockIdx.x;  // the last splits first: the kernel before wrote them last
   const i64 line = rows.tiles(block), tile = block - line * rows.tiles.divisor;
-  const i64 table = rows.splits(line);
-  const auto at = rows.split(line - table * rows.splits.divisor, blockDim.x >> wide);
-  const i32 accumulator = at.accumulator + i32(threadIdx.x >> wide);
-  const Beside<LANES, NEIGHBOURS> columns(rows, tile, wide);
-  return {wide, table, tile, at.number, at.begin, at.end, accumulator, columns, table * rows.columns + columns.first};
+  const i64 above = rows.splits(line), tables = above * (blockDim.x >> team);
+  const auto at = rows.split(line - above * rows.splits.divisor, 1 << (team - wide));
+  const i32 accumulator = at.accumulator + i32((threadIdx.x & ((1 << team) - 1)) >> wide);
+  const i64 table = tables + (threadIdx.x >> team);
+  const bool exists = table * rows.columns < rows.rows;
+  const Beside<LANES, NEIGHBOURS> columns(rows, tile, wide, exists);
+  const i64 row = (exists ? table : tables) * rows.columns + columns.first;
+  return {wide, team, tables, tile, at.number, at.begin, at.end, accumulator, columns, row};
 }
 
 // An input with elements for each row, as a thread loads groups of it for all of its rows.
@@ -201,12 +204,14 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_across<P, LANES, LIE != 
     take_groups<P, LANES, LIE>(totals, args, passes, operands, groups, split, start, apart);
   }
   let_next_begin();
-  join_warps<LANES>(totals, split.wide, scratch);
-  const i32 width = LANES << split.wide;
-  for (i32 i = threadIdx.x; i < width; i += blockDim.x) {
-    const i64 column = split.tile * width + split.columns.column_at(i);
-    if (column >= rows.columns) continue;
-    const Accumulator<P> total = joined<8>(scratch, width, i);
-    keep_total<P>(args, split.table * rows.columns + column, split.number, total);
+  const i32 team = 1 << split.team, width = LANES << split.wide, warps = max(team / 32, 1);
+  join_warps<LANES>(totals, split.wide, team, scratch);
+  for (i32 i = threadIdx.x; i < width * (blockDim.x >> split.team); i += blockDim.x) {
+    const i32 table = i / LANES >> split.wide, of_tile = i - table * width;
+    const i64 column = split.tile * width + split.columns.column_at(of_tile);
+    const i64 row = (split.tables + table) * rows.columns + column;
+    if (column >= rows.columns || row >= rows.rows) continue;
+    const Accumulator<P> total = joined<8>(scratch + table * warps * width, width, of_tile, team);
+    keep_total<P>(args, row, split.number, total);
   }
 }

@@ -224,5 +224,5 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_along<P, MODE>())
     join_accumulators(total, split.dealt, scratch);
   }
   if (has_total)
-    keep_total<P>(args, split.row, split.number, seeks_index<P>() ? total[0] : joined<8>(scratch, 1, 0));
+    keep_total<P>(args, split.row, split.number, seeks_index<P>() ? total[0] : joined<8>(scratch, 1, 0, blockDim.x));
 }

@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS) finish(const __grid_constant__ 
   wait_for_earlier();
   if (row < rows.rows && count > 0)
     total[0] = join_splits(args.accumulators + split * rows.rows + row, count, rows.finish_each, apart);
-  join_warps<1>(total, wide, scratch);
+  join_warps<1>(total, wide, blockDim.x, scratch);
   if (threadIdx.x < width && row < rows.rows)
-    finish_row<P>(args, row, joined<8>(scratch, width, threadIdx.x));
+    finish_row<P>(args, row, joined<8>(scratch, width, threadIdx.x, blockDim.x));
 }

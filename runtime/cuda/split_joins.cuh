@@ -67,26 +67,28 @@ template <typename P, int N> __device__ inline P tree(P (&values)[N]) {
   return values[0];
 }
 
-// Joins what the threads of a block have that lie below each other, `1 << wide` being beside each other with LANES
-// columns each: within a warp here, the warps' values in `scratch`, where `joined` finds them.
-template <int LANES, typename P> __device__ inline void join_warps(P (&values)[LANES], int wide, P* scratch) {
+// Joins what the threads of a team have that lie below each other, `1 << wide` being beside each other with LANES
+// columns each: within a warp here, the warps' values in `scratch`, where `joined` finds them. A team is of several
+// warps, or a part of one.
+template <int LANES, typename P> __device__ inline void join_warps(P (&values)[LANES], int wide, int team, P* scratch) {
 #pragma unroll
   for (int apart = 1; apart < 32; apart *= 2)
-    if (apart >> wide)
+    if (apart >> wide && apart < team)
 #pragma unroll
       for (int lane = 0; lane < LANES; ++lane) values[lane] = P::of(values[lane], values[lane].beside(apart));
-  const int thread = threadIdx.x % 32, width = 1 << wide;
+  const int part = min(team, 32), thread = threadIdx.x % part, width = 1 << wide;
   if (thread < width)
 #pragma unroll
     for (int lane = 0; lane < LANES; ++lane)
-      scratch[((threadIdx.x / 32) * width + thread) * LANES + lane] = values[lane];
+      scratch[((threadIdx.x / part) * width + thread) * LANES + lane] = values[lane];
   __syncthreads();
 }
-template <int WARPS, typename P> __device__ inline P joined(const P* scratch, int columns, int column) {
+// One column of a team of so many threads, whose values begin in `scratch`.
+template <int WARPS, typename P> __device__ inline P joined(const P* scratch, int columns, int column, int team) {
   P values[WARPS];
 #pragma unroll
   for (int warp = 0; warp < WARPS; ++warp)
-    values[warp] = warp * 32 < blockDim.x ? scratch[warp * columns + column] : P::nothing();
+    values[warp] = warp * 32 < team ? scratch[warp * columns + column] : P::nothing();
   return tree(values);
 }
 
@@ -103,7 +105,7 @@ template <typename P> __device__ inline void join_accumulators(P (&accumulators)
       accumulators[0] = P::nothing();
     __syncthreads();
   }
-  join_warps<1>(accumulators, 0, scratch);
+  join_warps<1>(accumulators, 0, blockDim.x, scratch);
 }
 
 // Splits of a row, `count` of those that a thread may have, as a tree of neighbours; `apart` values lie between those

@@ -15,6 +15,7 @@ struct Reduction {
   i64 turns;    // groups that an accumulator takes, at most
   i64 cut;      // splits to a segment, as a power of two
   i64 wide;     // threads of a block beside each other, as a power of two
+  i64 team;     // threads of a block that have a tile, as a power of two: several tiles of narrow tables are a block's
   Divide splits;  // of a row
   Divide tiles;  // blocks beside each other
   i64 finish_wide, finish_each;  // the same of the kernel that joins splits, where there are several
@@ -109,14 +110,15 @@ template <int LANES, bool NEIGHBOURS> struct Beside {
   i32 width;   // columns of the tile
   i64 begin;   // of the tile
 
-  __device__ Beside(const Reduction& rows, i64 tile, i32 wide) {
+  // exists: whether there is such a tile; else it is one that there is, and none of its columns are the thread's.
+  __device__ Beside(const Reduction& rows, i64 tile, i32 wide, bool exists) {
     thread = threadIdx.x & ((1 << wide) - 1);
     width = LANES << wide;
     begin = tile * width;
     const i64 wanted = begin + thread * (NEIGHBOURS ? LANES : 1);
     first = wanted < rows.columns ? wanted : rows.columns - (NEIGHBOURS ? LANES : 1);
     left = i32(min(rows.columns - 1 - first, i64(width)));
-    count = wanted >= rows.columns ? 0 : min(left / STEP + 1, LANES);
+    count = !exists || wanted >= rows.columns ? 0 : min(left / STEP + 1, LANES);
   }
   __device__ i32 step(int lane) const { return min(lane * STEP, left); }
   // How far a column of the tile lies from the first of the thread's; of one beyond the edge, the table's last column.

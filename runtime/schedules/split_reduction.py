@@ -26,6 +26,7 @@ from skuda.schedules.variant import TUNED, RowMode
 
 _WARP = 32
 _MOST_STEP = 1 << 31  # bytes along a row that kernels which take several rows a thread count in 32 bits
+_MOST_TEAM = TUNED.split_threads.bit_length() - 1  # threads of a block, as a power of two
 _SPANS = tuple([span for span in (256, 128, 64, 32) if span <= TUNED.split_threads])
 _SIZES = {"C": 0, "i64": 8, "bool": 1}
 _ADDED = ("sum", "prod", *MOMENTS)  # reductions whose bits depend on how elements are brought together
@@ -69,7 +70,8 @@ class SplitReductionKernels(KernelGeometry):
             lengths[dim.name in operation.along] *= prod(_extents(sizes[dim.name]))
         self.length, self.count = lengths[True], lengths[False]
         self.in_slabs = operation.analysis.slabs
-        self.accumulators = accumulators(self.length)
+        groups = max(1, -(-self.length // GROUP))
+        self.accumulators = min(accumulators(self.length), 1 << (groups - 1).bit_length())  # those with elements
         self.segments = max(1, -(-self.length // SEGMENT))
         if self.in_slabs:
             self.slab = slab(self.length)
@@ -261,15 +263,20 @@ class SplitReductionKernels(KernelGeometry):
         few = TUNED.split_lone_blocks if self._lone else TUNED.split_few_blocks
         while not beside and wide > 2 and tables * -(-shares >> wide) * cut.splits < few:
             wide -= 1
-        threads = cut.span << wide
-        while threads < _WARP:  # idle ones: a block is of whole warps
-            wide, threads = wide + 1, threads * 2
+        tiles, team, together = -(-shares >> wide), (cut.span << wide).bit_length() - 1, 0
+        while tiles == 1 and (team + together) < _MOST_TEAM and tables >> together > 1:
+            if (1 << team + together) >= _WARP and (tables >> together) * cut.splits < 2 * TUNED.split_blocks:
+                break
+            together += 1
+        while team + together < _WARP.bit_length() - 1:  # idle threads: a block is of whole warps
+            wide, team = wide + 1, team + 1
         tiles = -(-shares >> wide)
-        grid = tiles * tables * cut.splits
-        return self._launch(variant, arrays, kept, along, columns, cut, wide, tiles, grid, threads)
+        grid = tiles * -(-tables >> together) * cut.splits
+        threads = 1 << team + together
+        return self._launch(variant, arrays, kept, along, columns, cut, wide, tiles, grid, threads, team)
 
     def _launch(
-        self, variant, arrays, kept, along, columns, cut: Cut, wide, tiles, grid, threads, alone=False
+        self, variant, arrays, kept, along, columns, cut: Cut, wide, tiles, grid, threads, team=0, alone=False
     ) -> Geometry:
         splits = cut.splits
         turns = -(-min(self.length, cut.segment) // (cut.accumulators * GROUP))
@@ -286,7 +293,7 @@ class SplitReductionKernels(KernelGeometry):
         pieces = max(1, cut.accumulators // cut.span).bit_length() - 1
         head = abi.REDUCTION.pack(
             rows=self.count, length=self.length, columns=columns, segment=cut.segment,
-            accumulators=cut.accumulators, turns=turns, cut=pieces, wide=wide, splits=divide_slots(splits),
+            accumulators=cut.accumulators, turns=turns, cut=pieces, wide=wide, team=team, splits=divide_slots(splits),
             tiles=divide_slots(tiles), finish_wide=finish_wide,
             finish_each=finish_each, kept=outer_of([axis.extent for axis in kept]),
             along=outer_of([axis.extent for axis in along]),

@@ -37,7 +37,7 @@ class IndexModel:
     def __init__(self, geometry, in_slabs: bool = False):
         self.geometry = geometry
         slots = Slots(geometry.head)
-        names = "rows length columns segment accumulators turns cut wide".split()
+        names = "rows length columns segment accumulators turns cut wide team".split()
         self.__dict__.update({name: slots.one() for name in names})
         self.splits, self.tiles = slots.divide(), slots.divide()
         self.finish_wide, self.finish_each = slots.one(), slots.one()
@@ -59,12 +59,15 @@ class IndexModel:
                     yield split, row, [(split & ((1 << self.cut) - 1)) * span + thread]
                 continue
             line = divide(self.tiles, number)
-            table = divide(self.splits, line)
-            split, tile = line - table * self.splits[0], number - line * self.tiles[0]
-            start = (split & ((1 << self.cut) - 1)) * (block >> self.wide)
+            above = divide(self.splits, line)
+            split, tile = line - above * self.splits[0], number - line * self.tiles[0]
+            start = (split & ((1 << self.cut) - 1)) << (self.team - self.wide)
             for thread in range(block):
+                table = above * (block >> self.team) + (thread >> self.team)
+                if table * self.columns >= self.rows:
+                    continue
                 beside = thread & ((1 << self.wide) - 1)
-                accumulator = start + (thread >> self.wide)
+                accumulator = start + ((thread & ((1 << self.team) - 1)) >> self.wide)
                 for lane in range(lanes):
                     neighbours = self.geometry.variant.mode is RowMode.WHOLE or self.geometry.variant.shifted
                     column = tile * (lanes << self.wide) + (beside * lanes + lane if neighbours else beside + 32 * lane)
@@ -218,7 +221,7 @@ def test_the_finishing_kernel_has_threads_for_all_parts():
             kernels = plan._kernels.split
             for cut in (kernels._along, kernels._across):
                 geometry = kernels._launch(None, [], [], [], kept, cut, 0, 1, 1, cut.span)
-                wide, each = geometry.head[16:18]
+                wide, each = geometry.head[17:19]
                 blocks, threads = geometry.finish
                 assert threads % 32 == 0 and threads <= 256 and blocks << wide >= kept
                 assert (threads >> wide) * each >= cut.splits and each & (each - 1) == 0

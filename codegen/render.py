@@ -20,7 +20,7 @@ from skuda.codegen import spec as specs
 from skuda.codegen.cpp_layout import laid_out
 from skuda.codegen.cuda import ElementwiseProgram
 from skuda.codegen.describe import Described, DescribedProgram, imports_of
-from skuda.codegen.program import Row, Spec
+from skuda.codegen.program import Program, Row, Spec
 from skuda.codegen.row_program import RowProgram, SlabProgram
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stages import stages
@@ -99,6 +99,7 @@ class Section:
 def _section(row: Row) -> Section:
     every = [p for program in row.programs for p in (*stages(program), program)]
     in_kernels = [program for program in every if not program.operation.analysis.stages]
+    in_kernels += [program for program in row.programs if _held_in_stripes_alone(program)]
     programs = [(RowProgram if p.operation.analysis.over else ElementwiseProgram)(p) for p in in_kernels]
     found = {header for program in row.programs for header in program.headers}
     for program in programs:
@@ -108,6 +109,10 @@ def _section(row: Row) -> Section:
         if program.operation.analysis.scans:
             found |= {table.SCHEDULES[kernel].header for kernel in SCAN_KERNELS}
             continue
+        if program.operation.analysis.stripes:
+            found.add(table.SCHEDULES["stripe"].header)
+        if program.operation.analysis.stages:
+            continue
         kernels = ["row"] if program.passes or program.empty_pass else []
         kernels += [FEW_ROWS] if takes_few_rows(program.operation) else []
         kernels += ["cluster"] if cluster_variants(program.operation) else []
@@ -116,6 +121,11 @@ def _section(row: Row) -> Section:
     slabs = tuple(SlabProgram(each) for each in row.programs if each.operation.analysis.slabs)
     found |= {table.SCHEDULES["slab"].header for _ in slabs}
     return Section(row.name, tuple(sorted(found)), tuple(programs), slabs)
+
+
+def _held_in_stripes_alone(program: Program) -> bool:
+    """Whether the one kernel of a whole program in stages is that of stripes."""
+    return bool(program.operation.analysis.stages and program.operation.analysis.stripes)
 
 
 def _row_inputs(row: Row, spec: Spec) -> str:

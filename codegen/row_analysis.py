@@ -36,6 +36,7 @@ from skuda.codegen.row_passes import (
 )
 from skuda.codegen.value_names import UniqueNames, default_name, with_members
 from skuda.model.operation import COMPUTE, COUNTED, Attribute, Operand
+from skuda.model.sum_order import MOMENTS, state_values
 from skuda.schedules import abi
 from skuda.schedules.row_variants import cluster_variants
 
@@ -414,6 +415,26 @@ def saved_of(program: Program) -> tuple[tuple[str, ...], ...]:
         return ()
     row = RowAnalysis(program)
     return tuple((*each.below, each.element) for each in row.saved) if row.held else ()
+
+
+def stripes_of(program: Program) -> int:
+    """`Analysis.stripes` of a program with reductions over one thing."""
+    op, analysis = program.operation, program.operation.analysis
+    several = analysis.stages or (analysis.alternative and not op.repacked)
+    if not several or not analysis.over or op.block or op.positions:
+        return 0
+    kept = tuple(dim for dim in op.space if dim.name not in op.along)
+    arrays = [operand for operand in op.operands if not operand.scalar]
+    if not kept or any(operand.dims not in (op.space, kept) for operand in arrays):
+        return 0
+    row = RowAnalysis(program)
+    passes = [[value for value in each.values if value.how] for each in row.passes]
+    if row.picks or row.scanned or any(each.repeat for each in row.passes):
+        return 0
+    if any(value.kind != REAL or value.gives_index for values in passes for value in values):
+        return 0
+    moments = [REDUCTIONS[name].cuda for name in MOMENTS]
+    return max(sum(state_values(MOMENTS[0]) if v.how in moments else 1 for v in values) for values in passes)
 
 
 def _class_of(reduction: Node) -> str:

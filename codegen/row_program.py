@@ -160,6 +160,7 @@ class RowProgram(ProgramInCuda):
             "bool IN_SLABS": "true" if op.analysis.slabs else "",
             "u32 BESIDE": beside,
             "int COSTLY": str(self.row.costly or ""),
+            "int STRIPE": str(op.analysis.stripes or ""),
             "int STAGE": str(op.analysis.stage or ""),
             "int LIVE_BITS": self.live_bits if (self.passes or self.empty_pass) and not self.row.scanned else "",
             "bool LATE_COLUMNS": "true" if self._late_columns else "",

@@ -411,6 +411,7 @@ class _Splitter:
                 stage=number,
                 stages=0,
                 slabs=0,
+                stripes=0,
                 alternative=op.analysis.alternative if self.apart else 0,
             ),
         )

@@ -38,7 +38,7 @@ template <typename P, int... R> struct AccumulatorOf<P, Seq<R...>> : StateSlot<P
 };
 template <typename P> using Accumulator = AccumulatorOf<P, reductions_of<P>>;
 
-// The arguments: inputs, attributes, outputs, and the workspace of the accumulators.
+// The arguments: inputs, attributes, outputs; of a split reduction, then the workspace of the accumulators.
 template <typename E> struct SplitInput {
   const storage_t<E>* array;
   Reach reach;
@@ -56,11 +56,10 @@ template <typename Inputs, typename Attributes, typename Outputs> struct SplitOp
 template <typename... I, typename... A, typename... O> struct SplitOperands<List<I...>, List<A...>, List<O...>> {
   using Args = Tuple<typename SplitRole<I>::Input..., A..., typename SplitRole<O>::Output...>;
 };
-template <typename P> struct ReduceArgs {
+template <typename P> struct SplitArgs {
   using Operands = operands_of<P>;
   Reduction rows;
   typename SplitOperands<typename P::Inputs, typename P::Attributes, typename P::Outputs>::Args operands;
-  Accumulator<P>* accumulators;
 
   template <int I> __device__ const auto& input() const { return get<I>(operands); }
   template <int I> __device__ const auto& attribute() const { return get<Operands::inputs + I>(operands); }
@@ -70,6 +69,7 @@ template <typename P> struct ReduceArgs {
   // The n-th input with elements along a row: a member of P::Element.
   template <int N> __device__ const auto& elements() const { return input<Operands::with_elements(N)>(); }
 };
+template <typename P> struct ReduceArgs : SplitArgs<P> { Accumulator<P>* accumulators; };
 
 // What all rows share before the first pass: their count, scalars and attributes. They are read once for the rows of a
 // thread; `of_row` adds what a row has one of.
@@ -85,23 +85,23 @@ template <typename P, int... S, int... A, int... R> struct GivenOf<P, List<Seq<S
   Tuple<input_t<first_scalar + S>...> scalars;
   Tuple<attribute_t<A>...> attributes;
 
-  __device__ explicit GivenOf(const ReduceArgs<P>& args)
+  __device__ explicit GivenOf(const SplitArgs<P>& args)
       : count(C(args.rows.length)),
         scalars{input_t<first_scalar + S>(args.template input<first_scalar + S>().value())...},
         attributes{attribute_t<A>(args.template attribute<A>())...} {}
 
-  template <int I> static __device__ input_t<I> of_input(const ReduceArgs<P>& args, i64 row) {
+  template <int I> static __device__ input_t<I> of_input(const SplitArgs<P>& args, i64 row) {
     const auto& input = args.template input<I>();
     return input_t<I>(::widen(fetch(input.array + args.rows.kept.offset(row, input.reach.kept))));
   }
-  __device__ typename P::Shared of_row(const ReduceArgs<P>& args, i64 row) const {
+  __device__ typename P::Shared of_row(const SplitArgs<P>& args, i64 row) const {
     return {count, of_input<Operands::of_each_row(R)>(args, row)..., get<S>(scalars)..., get<A>(attributes)...};
   }
   // For the pass: what it does not take is not read, for compilers keep the loops that find where it lies.
-  __device__ typename P::SplitPass pass(const ReduceArgs<P>& args, i64 row) const {
-    if constexpr (P::SplitPass::PER_ROW) return pass_for<typename P::SplitPass>(of_row(args, row));
+  template <typename Q = P> __device__ typename Q::SplitPass pass(const SplitArgs<P>& args, i64 row) const {
+    if constexpr (Q::SplitPass::PER_ROW) return pass_for<typename Q::SplitPass>(of_row(args, row));
     else
-      return pass_for<typename P::SplitPass>(
+      return pass_for<typename Q::SplitPass>(
           typename P::Shared{count, input_t<Operands::of_each_row(R)>()..., get<S>(scalars)..., get<A>(attributes)...});
   }
 };
@@ -111,7 +111,7 @@ using Given = GivenOf<P, List<make_seq<operands_of<P>::scalars>, make_seq<operan
 
 // The outputs that a row has one of.
 template <typename P, int O>
-__device__ inline void store_output(const ReduceArgs<P>& args, i64 row, const typename P::Shared& shared) {
+__device__ inline void store_output(const SplitArgs<P>& args, i64 row, const typename P::Shared& shared) {
   using Role = RowRole<type_at<typename P::Outputs, O>>;
   const auto& output = args.template output<O>();
   if constexpr (Role::per_row)

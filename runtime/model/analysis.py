@@ -73,6 +73,8 @@ class Analysis(Record):
         stage: which one of such it is, from 1 on; else 0.
         slabs: not 0 where its sums are across rows that an earlier stage writes, in the order of `sum_order.slab`. Of
             an operation in stages, how many values these rows are reduced to, where one kernel may do both.
+        stripes: how many values of C a pass over a row reduces it to, at most, where one kernel may hold rows that lie
+            beside each other in memory, in place of the kernels of its stages; else 0.
         alternative: the number of stages of its multi-kernel form, beside its own kernel: for rows that lie apart, or
             are few and long; or, where neighbours in a row share operands, for all that blocks do not hold. A stage of
             the former has the same number, of the latter 0, as it takes all schedules. It is 1 where an elementwise
@@ -102,4 +104,5 @@ class Analysis(Record):
     stages: int = 0
     stage: int = 0
     slabs: int = 0
+    stripes: int = 0
     alternative: int = 0

@@ -43,6 +43,12 @@ def accumulators(length: int) -> int:
     return min(MOST_ACCUMULATORS, max(_FEWEST_ACCUMULATORS, wanted))
 
 
+def accumulators_with_elements(length: int) -> int:
+    """How many of these have elements, rounded up to a power of two: the others change no bit."""
+    groups = max(1, -(-length // GROUP))
+    return min(accumulators(length), 1 << (groups - 1).bit_length())
+
+
 def state_values(how: str) -> int:
     """How many registers of a value a reduction goes on with; an index has two."""
     return 3 if how in INDEX_REDUCTIONS else 4 if how in MOMENTS else 1

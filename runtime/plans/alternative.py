@@ -80,6 +80,12 @@ class PlanWithAlternative(Plan):
     def _geometry(self, checked: Sequence[View | int | float]) -> Geometry:
         if self.operation.holds_alone:
             return self._held_geometry(checked)
+        if self.operation.analysis.stripes and self.backend is not BackendKind.CPU and self._lie_apart(checked):
+            from skuda.plans.multi_kernel import held_in_stripes
+
+            found = held_in_stripes(self, checked)
+            if found is not None:
+                return found
         geometry = super()._geometry(checked)
         variant = geometry.variant
         if isinstance(variant, ClusterVariant):

@@ -120,6 +120,18 @@ class SlabLaunches(Launches):
         return [(launch, launch.filled(operands, workspace)) for launch, (_, operands) in both]
 
 
+def held_in_stripes(plan: Plan, checked: Sequence[View | int | float]) -> Geometry | None:
+    """The launch that holds a plan's rows in stripes; None where none serves operands that lie so."""
+    from skuda.schedules.stripes import StripeKernels
+
+    kernels = StripeKernels(plan.operation, plan.types, plan.sizes)
+    if plan.backend is BackendKind.CUDA:
+        from skuda.launch.kernel import cluster_shared
+
+        kernels.room = cluster_shared()
+    return kernels.geometry(layouts(plan, checked))
+
+
 def _stage(plan: Plan, stage: type[Plan]) -> Plan:
     """The plan of a stage of a plan."""
     operation = stage.operation
@@ -149,9 +161,13 @@ class StagedPlan(Plan):
         geometry = self._geometry(checked)
         if geometry is SEVERAL_KERNELS:
             return self._kernels
+        if self.operation.analysis.stripes:
+            return Launch(self, geometry)
         return SlabLaunches(self._kernels, geometry, entry(self.operation, self.types, geometry.variant), checked)
 
     def _geometry(self, checked: Sequence[View | int | float]) -> Geometry:
+        if self.operation.analysis.stripes and self.backend is not BackendKind.CPU:
+            return held_in_stripes(self, checked) or SEVERAL_KERNELS
         every = [*self._kernels.each(checked)] if self.operation.analysis.slabs else []
         if self.backend is BackendKind.CPU or len(every) < 2:
             return SEVERAL_KERNELS

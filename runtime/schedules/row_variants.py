@@ -209,7 +209,7 @@ def _held_chunks(mode: RowMode, threads: int, chunks: int, bits: int) -> tuple[i
 def cluster_variants(operation: Operation) -> tuple[ClusterVariant, ...]:
     """The schedules of rows that a cluster holds; none of rows that are read once, or can be reduced in splits."""
     analysis = operation.analysis
-    if analysis.scans or analysis.repeats:
+    if analysis.scans or analysis.repeats or analysis.stages:
         return ()
     full = any(operand.dims == operation.space for operand in operation.outputs)
     once = analysis.reductions <= (0 if full else 1)

@@ -10,17 +10,17 @@ blocks that run last, which take the first ones, leave them in the cache for the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
 
 from skuda.errors import Unsupported
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, Operation, Types
 from skuda.model.records import Record
-from skuda.model.sum_order import GROUP, INDEX_REDUCTIONS, MOMENTS, SEGMENT, accumulators, slab
+from skuda.model.sum_order import GROUP, INDEX_REDUCTIONS, MOMENTS, SEGMENT, accumulators_with_elements, slab
 from skuda.schedules import abi
 from skuda.schedules.abi import AXES
-from skuda.schedules.axes import Axis, merged, step_along
-from skuda.schedules.geometry import Geometry, KernelGeometry, Layouts, divide_slots, outer_of
+from skuda.schedules.axes import Axis
+from skuda.schedules.geometry import Geometry, Layouts, divide_slots, outer_of
+from skuda.schedules.reduced_rows import ReducedRows
 from skuda.schedules.row_variants import FINISH, across_lanes, row_variants, split_variants
 from skuda.schedules.variant import TUNED, RowMode
 
@@ -49,7 +49,7 @@ class Cut(Record):
     splits: int
 
 
-class SplitReductionKernels(KernelGeometry):
+class SplitReductionKernels(ReducedRows):
     """Geometry of a program that comes apart, at fixed types and sizes.
 
     Attributes:
@@ -65,13 +65,9 @@ class SplitReductionKernels(KernelGeometry):
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         super().__init__(operation, types, sizes)
         self.lanes, self.apart, self.shifted = across_lanes(operation, types)
-        lengths = {True: 1, False: 1}
-        for dim in operation.space:
-            lengths[dim.name in operation.along] *= prod(_extents(sizes[dim.name]))
-        self.length, self.count = lengths[True], lengths[False]
+        self.ordered = any(each.how in _ORDERED for each in operation.analysis.split)
         self.in_slabs = operation.analysis.slabs
-        groups = max(1, -(-self.length // GROUP))
-        self.accumulators = min(accumulators(self.length), 1 << (groups - 1).bit_length())  # those with elements
+        self.accumulators = accumulators_with_elements(self.length)
         self.segments = max(1, -(-self.length // SEGMENT))
         if self.in_slabs:
             self.slab = slab(self.length)
@@ -146,7 +142,7 @@ class SplitReductionKernels(KernelGeometry):
     def geometry(self, layouts: Layouts) -> Geometry | None:
         """The launch that serves operands which lie so; None where one block a row does better."""
         arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
-        kept, along, in_order = self._axes(layouts, arrays)
+        kept, along, in_order = self.axes_of(layouts, arrays)
         for axes, what in ((kept, "that are kept"), (along, "that are reduced")):
             if len(axes) > AXES:
                 raise Unsupported(
@@ -165,10 +161,10 @@ class SplitReductionKernels(KernelGeometry):
         if whole_row and self._longest and held and (self._alone or self.count * self.accumulators >= self.busy):
             return None
         if whole_row and self.accumulators >= 32:
-            whole = self._on_vectors(layouts, arrays, full, [*kept, *along[:-1]], GROUP, self.length)
+            whole = self.on_vectors(layouts, arrays, full, [*kept, *along[:-1]], GROUP, self.length)
             mode = RowMode.WHOLE if whole else RowMode.UNIT
         elif kept and kept[-1].extent > 1 and all(kept[-1].strides[position] == 1 for position in full):
-            whole = self._on_vectors(layouts, arrays, full, [*kept[:-1], *along], self.lanes, kept[-1].extent)
+            whole = self.on_vectors(layouts, arrays, full, [*kept[:-1], *along], self.lanes, kept[-1].extent)
             mode = RowMode.WHOLE if whole else RowMode.UNIT
             threads = self.count // self.lanes * self.accumulators * self.segments
             many = threads >= self.few and not self._lone and len(along) == 1
@@ -180,7 +176,7 @@ class SplitReductionKernels(KernelGeometry):
         elif self.in_slabs:
             return self._across_rows(arrays, kept, along, RowMode.STEPPED)
         elif self.accumulators >= 32 and all(along[-1].strides[position] == 1 for position in full):
-            whole = self._on_vectors(layouts, arrays, full, [*kept, *along[:-1]], GROUP, along[-1].extent)
+            whole = self.on_vectors(layouts, arrays, full, [*kept, *along[:-1]], GROUP, along[-1].extent)
             mode = RowMode.WHOLE if whole else RowMode.STEPPED
         elif self.count >= 32 or self.accumulators < 32:
             return self._across_rows(arrays, kept, along, RowMode.STEPPED)
@@ -191,7 +187,7 @@ class SplitReductionKernels(KernelGeometry):
     def finish_of_slabs(self, layouts: Layouts) -> Geometry:
         """The launch that joins slabs whose sums another kernel has left in the workspace."""
         arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
-        kept, along, _ = self._axes(layouts, arrays)
+        kept, along, _ = self.axes_of(layouts, arrays)
         cut = Cut(self.slab, 1, 1, self.slabs)
         found = self._launch(FINISH, arrays, kept, along, self.count, cut, 0, 1, 0, 0, alone=True)
         grid, threads = found.finish
@@ -201,45 +197,6 @@ class SplitReductionKernels(KernelGeometry):
     def bytes_of_slabs(self) -> int:
         """What the sums of all slabs take in the workspace."""
         return self.slabs * self.count * self._accumulator_bytes()
-
-    def _axes(self, layouts: Layouts, arrays: Sequence[int]) -> tuple[list[Axis], list[Axis], bool]:
-        """Those of the rows, in the order of the first input's strides; those along a row, in the space's order, or in
-        that of the strides as well where the order does not matter; and whether they are in the space's order."""
-        operation = self.operation
-        kept: list[Axis] = []
-        along: list[Axis] = []
-        for dim in operation.space:
-            for nth, extent in enumerate(_extents(self.sizes[dim.name])):
-                steps = tuple(
-                    step_along(operation.operands[index], layouts.strides[index], dim.name, nth, self.sizes)[0]
-                    for index in arrays
-                )
-                if extent != 1:
-                    (along if dim.name in operation.along else kept).append(Axis(extent, steps))
-        first = next(position for position, index in enumerate(arrays) if self.full[index])
-
-        def apart(axis: Axis) -> int:
-            return -abs(axis.strides[first])
-
-        kept.sort(key=apart)
-        in_order = [*along]
-        if not any(each.how in _ORDERED for each in operation.analysis.split):
-            along.sort(key=apart)
-        one = [Axis(1, (1,) * len(arrays))]
-        return merged(kept, 1), (merged(along, 1) if self.length else []) or one, along == in_order
-
-    def _on_vectors(self, layouts, arrays, full, outer: Sequence[Axis], lanes: int, extent: int) -> bool:
-        """Whether `lanes` neighbours are whole vectors on their boundaries, wherever they lie."""
-        return (
-            layouts.aligned
-            and extent % lanes == 0
-            and all(
-                axis.strides[position] * self.bits[arrays[position]]
-                % min(128, lanes * self.bits[arrays[position]]) == 0
-                for axis in outer
-                for position in full
-            )
-        )
 
     def _along_rows(self, arrays, kept: list[Axis], along: list[Axis], mode: RowMode) -> Geometry:
         variant = next(v for v in split_variants(self.operation, self.types) if v.lanes == 0 and v.mode is mode)
@@ -299,23 +256,8 @@ class SplitReductionKernels(KernelGeometry):
             along=outer_of([axis.extent for axis in along]),
         )  # fmt: skip
         strides = {
-            self.operation.operands[index].name: self._reach(position, self.bits[index], kept, along)
+            self.operation.operands[index].name: self.reach_of(position, self.bits[index], kept, along)
             for position, index in enumerate(arrays)
         }
         finish = (-(-self.count >> finish_wide), below << finish_wide) if splits > 1 or alone else None
         return Geometry(variant, grid, head, strides, threads, finish, self._bytes(cut))
-
-    def _reach(self, position: int, bits: int, kept: Sequence[Axis], along: Sequence[Axis]) -> tuple[int, ...]:
-        """Slots of split_moves.cuh's Reach."""
-        slots: list[int] = []
-        low, high = 0, 1
-        for axes in (kept, along):
-            slots += [0] * (AXES - len(axes)) + [axis.strides[position] for axis in axes]
-            for axis in axes:
-                step = axis.strides[position] * (axis.extent - 1)
-                low, high = low + min(step, 0), high + max(step, 0)
-        return (*slots, low * bits // 8, high * bits // 8)
-
-
-def _extents(size: int | tuple[int, ...]) -> tuple[int, ...]:
-    return size if isinstance(size, tuple) else (size,)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from skuda.schedules.row_variants import RowVariant, SplitVariant
     from skuda.schedules.scan_variants import ScanVariant
     from skuda.schedules.slab_variants import SlabVariant
+    from skuda.schedules.stripe_variants import StripeVariant
 
 # Those whose symbols say how many neighbours a thread takes.
 _IN_LANES = VEC, VEC_SMALL, SHIFTED, PITCHED, ROWS, COLUMNS, COLUMNS_SMALL, COLUMNS_UNALIGNED, GROUPS
@@ -80,6 +81,12 @@ def _slab_arguments(operation: Operation, types: Types, variant: SlabVariant) ->
     from skuda.schedules.slab_variants import slab_arguments
 
     return slab_arguments(operation, types, variant)
+
+
+def _stripe_arguments(operation: Operation, types: Types, variant: StripeVariant) -> tuple[int, int]:
+    from skuda.schedules.stripe_variants import stripe_lanes
+
+    return stripe_lanes(operation, types), variant.blocks
 
 
 def _scan_arguments(operation: Operation, types: Types, variant: ScanVariant) -> tuple[int, ...]:
@@ -146,6 +153,10 @@ SCHEDULES = {
             _slab_arguments,
         ),
         Schedule(
+            "stripe", "rows beside each other, held by a block or a cluster of blocks", "stripe.cuh", "stripes",
+            abi.SPLIT_ARGUMENTS.but(workspace=False), _stripe_arguments,
+        ),
+        Schedule(
             "along", "a row reduced by several blocks", "split_along.cuh", "split_reduction", abi.SPLIT_ARGUMENTS,
             lambda operation, types, variant: (int(variant.mode),), ("finish",), waits=True,
         ),
@@ -197,7 +208,7 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     if operation.analysis.stages:
         from skuda.schedules.slab_variants import slab_variants
 
-        return (STAGES, *slab_variants(operation, types))
+        return (STAGES, *slab_variants(operation, types), *_stripes(operation, types))
     if operation.analysis.scans:
         from skuda.schedules.scan_variants import scan_variants
 
@@ -208,8 +219,16 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
         rows = row_variants(operation, types), cluster_variants(operation), split_variants(operation, types)
         has_stages = operation.analysis.alternative and not operation.analysis.stage
         stages = (STAGES,) if has_stages and (operation.is_packed(types) or not operation.repacked) else ()
-        return tuple([variant for each in (*rows, stages) for variant in each])
+        return tuple([variant for each in (*rows, stages, _stripes(operation, types)) for variant in each])
     return elementwise_variants(operation, types)
+
+
+def _stripes(operation: Operation, types: Types) -> tuple[StripeVariant, ...]:
+    if not operation.analysis.stripes:
+        return ()
+    from skuda.schedules.stripe_variants import stripe_variants
+
+    return stripe_variants(operation, types)
 
 
 def runs_on(variant: Variant, arch: str) -> bool:

@@ -39,6 +39,7 @@ from skuda.model.operation import COMPUTE, COUNTED, Attribute, Operand
 from skuda.model.sum_order import MOMENTS, state_values
 from skuda.schedules import abi
 from skuda.schedules.row_variants import cluster_variants
+from skuda.schedules.stripe_variants import MOST_STATES
 
 _COSTLY = 4  # instructions that are worth a register
 _EXTREMES = tuple(row.cuda for row in REDUCTIONS.values() if row.of_some)  # nothing has no extreme
@@ -434,7 +435,8 @@ def stripes_of(program: Program) -> int:
     if any(value.kind != REAL or value.gives_index for values in passes for value in values):
         return 0
     moments = [REDUCTIONS[name].cuda for name in MOMENTS]
-    return max(sum(state_values(MOMENTS[0]) if v.how in moments else 1 for v in values) for values in passes)
+    states = max(sum(state_values(MOMENTS[0]) if v.how in moments else 1 for v in values) for values in passes)
+    return states if states <= MOST_STATES else 0
 
 
 def _class_of(reduction: Node) -> str:

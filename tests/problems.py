@@ -25,6 +25,7 @@ from skuda.plans.plan import Plan
 from skuda.schedules.row_variants import FEW_ROWS, PORTABLE_CLUSTER, ClusterVariant, RowVariant, SplitVariant
 from skuda.schedules.scan_variants import ScanVariant
 from skuda.schedules.slab_variants import SlabVariant
+from skuda.schedules.stripe_variants import StripeVariant
 from skuda.schedules.variant import COLUMNS, GROUPS, STAGES, TABULATE, TILE, VEC, RowMode, Variant
 
 
@@ -93,6 +94,7 @@ class Call:
 
     `large`: the kernel is chosen as for many elements; so many would take the reference too long. `staged`: and so is
     the form. `apart`: as where blocks make no clusters. `crowded`: as where many rows keep a GPU busy.
+    `held`: the one schedule of stripes that may serve it, where one may.
     """
 
     plan_class: type[Plan]
@@ -103,6 +105,7 @@ class Call:
     staged: bool = False
     apart: bool = False
     crowded: bool = True
+    held: StripeVariant | None = None
 
     def plan(self, backend: BackendKind) -> Plan:
         fixed = {**dict(self.sizes), **dict(self.elements), **bounds(self.plan_class.operation)}
@@ -123,6 +126,9 @@ class Call:
             plan.few = 0  # blocks that leave a GPU idle
         if self.apart:
             plan._kernels.cluster_shared = 0
+        if (stripes := getattr(plan, "_stripes", None)) is not None:
+            stripes.variants = (self.held,) if self.held else ()
+            stripes.few_blocks = 1 << 40 if self.held and self.held.narrow else 0
         return plan
 
     def variant(self):
@@ -197,6 +203,8 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
     if isinstance(entry.variant, SlabVariant):
         slabs = [_slabs(entry.variant)[dim in operation.outputs[-1].dims] for dim in operation.dims]
         choices = [each if dim.many else sum(each, ()) for dim, each in zip(operation.dims, slabs, strict=True)]
+    elif isinstance(entry.variant, StripeVariant):
+        choices = _lengths_of_stripes(operation, entry.variant)
     elif operation.analysis.stages:
         pass
     elif alternative and operation.repacked:
@@ -249,8 +257,8 @@ def _most_elements(variant: Variant, operation: Operation) -> int:
     return 300_000 if operation.analysis.over else 60_000
 
 
-def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool, bool]:
-    """`large`, `staged`, `apart` and `crowded` of the calls that reach a schedule."""
+def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool, bool, StripeVariant | None]:
+    """`large`, `staged`, `apart`, `crowded` and `held` of the calls that reach a schedule."""
     rows = isinstance(entry.variant, RowVariant)
     clusters = isinstance(entry.variant, ClusterVariant)
     columns = isinstance(entry.variant, SplitVariant) and entry.variant.lanes > 1
@@ -258,7 +266,18 @@ def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool, bool]:
     slabs = isinstance(entry.variant, SlabVariant)
     few = entry.variant.kernel == FEW_ROWS
     many = entry.variant in FOR_MANY or (rows and not few) or clusters or columns or scans or slabs
-    return many, is_alternative(entry), rows or entry.variant is VEC, not rows or entry.variant.crowded
+    crowded = not rows or entry.variant.crowded
+    held = entry.variant if isinstance(entry.variant, StripeVariant) else None
+    return many, is_alternative(entry), rows or entry.variant is VEC, crowded, held
+
+
+def _lengths_of_stripes(operation: Operation, variant: StripeVariant) -> list[tuple]:
+    """Sizes of rows that lie beside each other: several groups of each accumulator, of which a warp's threads have one
+    each, and a few; so many that a stripe is not full."""
+    lengths = tuple([each * variant.blocks for each in (60, 61, 128)]) + (3,) * (variant.blocks == 1)
+    many, single = {True: (*[(each,) for each in lengths], ()), False: ((72,), (2, 24), (264,))}, (72, 264)
+    return [(many[dim.name in operation.along] if dim.many else lengths if dim.name in operation.along else single)
+            for dim in operation.dims]
 
 
 def _lengths_of_splits(operation: Operation) -> list[tuple]:
@@ -328,8 +347,8 @@ def served(call: Call):
 @cache
 def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
     variant = registry.entry_of(sku).variant
-    tiled = variant is TILE
-    split = isinstance(variant, SplitVariant) or is_alternative(registry.entry_of(sku))
+    tiled, stripes = variant is TILE, isinstance(variant, StripeVariant)
+    split = isinstance(variant, (SplitVariant, StripeVariant)) or is_alternative(registry.entry_of(sku))
     chosen: list[tuple] = []
     down = isinstance(variant, ScanVariant) and variant.walkers
     layouts = TILED_LAYOUTS if tiled else SPLIT_LAYOUTS if split else DOWN_LAYOUTS if down else LAYOUTS
@@ -346,7 +365,7 @@ def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
         elif split and registry.entry_of(sku).operation.repacked:  # of each layout other sizes
             found = list(reaching)[5 * SPLIT_LAYOUTS.index(how) :][:1]
         else:
-            found = list(islice(reaching, 1 if split else most - len(chosen)))
+            found = list(islice(reaching, 2 if stripes else 1 if split else most - len(chosen)))
         chosen += [(call.sizes, tuple(at for _, at in call.layouts)) for call in found]
     return tuple(chosen)
 

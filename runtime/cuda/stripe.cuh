@@ -15,15 +15,21 @@ template <typename P, typename Pass> struct WithPass : P { using SplitPass = Pas
 
 // All threads of all blocks of a cluster: what each wrote is there for all. Of one block, a barrier.
 template <int BLOCKS> __device__ inline void stripe_barrier() {
-  if constexpr (BLOCKS == 1) __syncthreads();
-  else
-    asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  if constexpr (BLOCKS == 1) {
+    __syncthreads();
+  } else {
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    cluster_wait();
+  }
 }
-// The same variable of another block of the cluster.
-template <typename V> __device__ inline V* in_other_block(V* own, u32 block) {
-  u64 there;
-  asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(u64(own)), "r"(block));
-  return reinterpret_cast<V*>(there);
+// Writes a value to the same place of another block's shared memory.
+template <typename V> __device__ inline void put_in_block(V* place, const V& value, u32 block) {
+  static_assert(sizeof(V) % 4 == 0);
+  const u32* const words = reinterpret_cast<const u32*>(&value);
+  const u32 there = in_block(place, block);
+#pragma unroll
+  for (int i = 0; i < int(sizeof(V)) / 4; ++i)
+    asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(there + i * 4), "r"(words[i]) : "memory");
 }
 
 // A thread of a stripe: its rows, and which of their elements are its own: groups, `apart` elements from each other.
@@ -217,8 +223,9 @@ template <typename P, int LANES, int BLOCKS, int... N> struct StripeOf<P, LANES,
       const Found found = joined<STRIPE_WARPS>(of_warps, columns, i, blockDim.x);
 #pragma unroll
       for (int block = 0; block < BLOCKS; ++block) {
-        Found* const there = &of_blocks[thread.rank * columns + i];
-        *(BLOCKS > 1 ? in_other_block(there, block) : there) = found;
+        Found* const place = &of_blocks[thread.rank * columns + i];
+        if constexpr (BLOCKS > 1) put_in_block(place, found, block);
+        else *place = found;
       }
     }
     stripe_barrier<BLOCKS>();
@@ -278,7 +285,9 @@ template <typename P, int LANES, int BLOCKS, int... N> struct StripeOf<P, LANES,
 
   template <int... I> __device__ void run(Seq<I...>) const {
     using Last = type_at<typename P::Passes, int(sizeof...(I))>;
+    wait_for_earlier();
     copy();
+    let_next_begin();
     const Given<P> given(args);
     Shared shared[LANES];
 #pragma unroll

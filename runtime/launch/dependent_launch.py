@@ -55,7 +55,10 @@ class _DependentLaunch:
 
     def launch_of_few(self, grid: int, block: int, stream: int, parameters: int) -> None:
         """The same but on the default stream."""
-        (self.launch if stream else self._loaded.launch)(grid, block, stream, parameters)
+        if stream:
+            self.launch(grid, block, stream, parameters)
+        else:
+            self._loaded.launch(grid, block, stream, parameters, self._shared)
 
     def _config(self, grid: int, block: int, stream: int) -> bytes:
         """A CUlaunchConfig. Calls on one stream find it again; streams come and go."""

@@ -173,7 +173,7 @@ class Launch(Launches):
             from skuda.launch.dependent_launch import launch_of
 
             if self.dependent:
-                loaded = [(launch_of(first, self.of_few), self.grid, self.block)]
+                loaded = [(launch_of(first, self.of_few, self.shared), self.grid, self.block)]
             if self.geometry.finish is not None:
                 finish = registry.kernel(*self.source, self.entries[1]).on(device)
                 shared = self.geometry.finish_shared

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from skuda.arrays.views import View
 from skuda.errors import Unsupported
-from skuda.launch.prepared import Launch
+from skuda.launch.prepared import Launch, layouts
 from skuda.model.sku import BackendKind
 from skuda.plans.plan import Plan
 from skuda.schedules.geometry import SEVERAL_KERNELS, Geometry
@@ -18,6 +18,7 @@ from skuda.schedules.variant import STAGES, TUNED, RowMode
 
 if TYPE_CHECKING:
     from skuda.plans.multi_kernel import Stages
+    from skuda.schedules.stripes import StripeKernels
 
 
 class PlanWithAlternative(Plan):
@@ -48,6 +49,14 @@ class PlanWithAlternative(Plan):
         from skuda.plans.multi_kernel import Stages
 
         return Stages(self, self.stages)
+
+    @cached_property
+    def _stripes(self) -> StripeKernels | None:
+        if not self.operation.analysis.stripes:  # a first call waits for no import
+            return None
+        from skuda.plans.multi_kernel import stripes_of
+
+        return stripes_of(self)
 
     @property
     def workspace_size(self) -> int:
@@ -80,12 +89,10 @@ class PlanWithAlternative(Plan):
     def _geometry(self, checked: Sequence[View | int | float]) -> Geometry:
         if self.operation.holds_alone:
             return self._held_geometry(checked)
-        if self.operation.analysis.stripes and self.backend is not BackendKind.CPU and self._lie_apart(checked):
-            from skuda.plans.multi_kernel import held_in_stripes
-
-            found = held_in_stripes(self, checked)
-            if found is not None:
-                return found
+        if self._stripes is not None and self._lie_apart(checked):
+            held = self._stripes.geometry(layouts(self, checked))
+            if held is not None:
+                return held
         geometry = super()._geometry(checked)
         variant = geometry.variant
         if isinstance(variant, ClusterVariant):

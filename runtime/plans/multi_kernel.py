@@ -6,7 +6,8 @@ What one stage makes for another lies in the workspace, which the stages' own sc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from skuda.schedules.geometry import SEVERAL_KERNELS, Geometry, KernelGeometry, 
 from skuda.schedules.slab_variants import SLAB_FEW
 from skuda.schedules.table import entry
 
+if TYPE_CHECKING:
+    from skuda.schedules.stripes import StripeKernels
+
 _ALIGNED = 256  # bytes: where each value that a stage leaves starts
 
 
@@ -30,7 +34,7 @@ class Stages(KernelGeometry, Launches):
         plans: of the stages, in order.
         full: of each operand of the plan: whether it has an element for each of the space, and as an input no stage
             reads it that follows one which writes an output: only then an output may be the same array.
-        vectors: none: the stages' own plans look at how operands lie.
+        vectors: none where the stages' own plans look at how operands lie, for no kernel of rows serves some calls.
         layout: of each value in the workspace: offset, shape and element type.
     """
 
@@ -60,6 +64,8 @@ class Stages(KernelGeometry, Launches):
             for operand in operation.in_kernels.operands
         )
         self.vectors = (False,) * len(self.full)
+        if operation.analysis.stripes:  # one kernel serves some
+            self.vectors = tuple([operand.dims == operation.space for operand in operation.in_kernels.operands])
         if operation.analysis.slabs:  # a kernel of rows serves some
             rows = self.plans[0]
             vectors = dict(zip([operand.name for operand in rows.operation.operands], rows.vectors, strict=True))
@@ -120,8 +126,10 @@ class SlabLaunches(Launches):
         return [(launch, launch.filled(operands, workspace)) for launch, (_, operands) in both]
 
 
-def held_in_stripes(plan: Plan, checked: Sequence[View | int | float]) -> Geometry | None:
-    """The launch that holds a plan's rows in stripes; None where none serves operands that lie so."""
+def stripes_of(plan: Plan) -> StripeKernels | None:
+    """What says how rows that lie beside each other are held; None where no kernel holds them."""
+    if not plan.operation.analysis.stripes or plan.backend is BackendKind.CPU:
+        return None
     from skuda.schedules.stripes import StripeKernels
 
     kernels = StripeKernels(plan.operation, plan.types, plan.sizes)
@@ -129,7 +137,7 @@ def held_in_stripes(plan: Plan, checked: Sequence[View | int | float]) -> Geomet
         from skuda.launch.kernel import cluster_shared
 
         kernels.room = cluster_shared()
-    return kernels.geometry(layouts(plan, checked))
+    return kernels
 
 
 def _stage(plan: Plan, stage: type[Plan]) -> Plan:
@@ -157,6 +165,10 @@ class StagedPlan(Plan):
     def _make_kernels(self) -> Stages:
         return Stages(self, self.stages)
 
+    @cached_property
+    def _stripes(self) -> StripeKernels | None:
+        return stripes_of(self)
+
     def _launch(self, checked: Sequence[View | int | float]) -> Launches:
         geometry = self._geometry(checked)
         if geometry is SEVERAL_KERNELS:
@@ -166,8 +178,8 @@ class StagedPlan(Plan):
         return SlabLaunches(self._kernels, geometry, entry(self.operation, self.types, geometry.variant), checked)
 
     def _geometry(self, checked: Sequence[View | int | float]) -> Geometry:
-        if self.operation.analysis.stripes and self.backend is not BackendKind.CPU:
-            return held_in_stripes(self, checked) or SEVERAL_KERNELS
+        if self._stripes is not None:
+            return self._stripes.geometry(layouts(self, checked)) or SEVERAL_KERNELS
         every = [*self._kernels.each(checked)] if self.operation.analysis.slabs else []
         if self.backend is BackendKind.CPU or len(every) < 2:
             return SEVERAL_KERNELS

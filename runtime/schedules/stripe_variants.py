@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from skuda.model.dtypes import DTYPES
-from skuda.model.operation import Operation, Types
+from skuda.model.operation import COMPUTE, Operation, Types
 from skuda.model.sku import Layout
 from skuda.schedules.variant import CLUSTER_ARCH, Variant
 
-_MOST_LANES = 4  # rows that a thread takes: it has what a pass makes of each in registers
+_THREAD_BITS = 64  # of neighbours in memory that a thread takes: it has what passes make of each in registers
 _LEAST_BITS = 32  # that are copied to shared memory at once
+MOST_STATES = 4  # values that a pass reduces a row to; blocks of a cluster send each other those of all rows
+_MOST_SENT = 32  # such values of a row, at most
 
 
 class StripeVariant(Variant):
@@ -16,9 +18,11 @@ class StripeVariant(Variant):
 
     Attributes:
         blocks: of the cluster that holds a stripe.
+        narrow: whether a thread takes half as many rows, where there would be few blocks.
     """
 
     blocks: int = 1
+    narrow: bool = False
 
     least_arch = CLUSTER_ARCH  # for its shared memory, also where a block is alone
 
@@ -27,24 +31,28 @@ class StripeVariant(Variant):
         return self.blocks
 
 
-_STRIPES = tuple([StripeVariant("stripe", Layout.STRIDED, blocks=blocks) for blocks in (1, 4, 8, 16)])
+_STRIPES = (
+    StripeVariant("stripe", Layout.STRIDED, suffix="_narrow", narrow=True),
+    *[StripeVariant("stripe", Layout.STRIDED, blocks=blocks) for blocks in (1, 2, 4, 8, 16)],
+)
 
 
-def stripe_lanes(operation: Operation, types: Types) -> int:
-    """Rows that a thread takes: 16 bytes of the widest element, at most; 0 where an element of another operand is then
-    too narrow to be copied."""
+def stripe_lanes(operation: Operation, types: Types, variant: StripeVariant) -> int:
+    """Rows that a thread takes; 0 where an element of some input is then too narrow to be copied."""
     full = [operation.bits(operand, types) for operand in operation.read if operand.dims == operation.space]
-    lanes = min(_MOST_LANES, 128 // max(full))
+    lanes = _THREAD_BITS // max(full) // (2 if variant.narrow else 1)
     return lanes if lanes * min(full) >= _LEAST_BITS else 0
 
 
 def stripe_variants(operation: Operation, types: Types) -> tuple[StripeVariant, ...]:
     """The schedules of stripes that an operation has, the smallest first; none of packed elements."""
-    if not operation.analysis.stripes or operation.is_packed(types) or not stripe_lanes(operation, types):
+    states = operation.analysis.stripes
+    if not states or operation.is_packed(types):
         return ()
-    return _STRIPES
+    sent = [each for each in _STRIPES if each.blocks * states <= _MOST_SENT]
+    return tuple([each for each in sent if stripe_lanes(operation, types, each)])
 
 
 def stripe_state(operation: Operation, types: Types) -> int:
     """Bytes of what a pass reduces a row to, at most."""
-    return operation.analysis.stripes * DTYPES[types["C"]].bits // 8
+    return operation.analysis.stripes * DTYPES[types[COMPUTE]].bits // 8

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 
 from skuda.model.operation import Operation, Types
 from skuda.model.sum_order import GROUP, SEGMENT, accumulators_with_elements
 from skuda.schedules import abi
 from skuda.schedules.abi import AXES
+from skuda.schedules.axes import Axis
 from skuda.schedules.geometry import Geometry, Layouts, divide_slots, outer_of
 from skuda.schedules.reduced_rows import ReducedRows
 from skuda.schedules.stripe_variants import StripeVariant, stripe_lanes, stripe_state, stripe_variants
@@ -16,7 +16,8 @@ from skuda.schedules.variant import TUNED
 
 _WARP = 32
 _MOST_THREADS = 512  # of a block: stripe.cuh
-_LINE = 128  # bytes of neighbours that a stripe is wide
+_WIDE = 4  # threads beside each other, as a power of two: 128 bytes of neighbours
+_RESERVED = 1 << 10  # bytes of shared memory that a block takes for itself
 _MOST_STEP = 1 << 31  # bytes along a row, which are counted in 32 bits
 
 
@@ -24,45 +25,45 @@ class StripeKernels(ReducedRows):
     """Geometry of an operation whose rows stripes may hold, at fixed types and sizes.
 
     Attributes:
+        variants: the schedules, the smallest first.
         room: bytes of shared memory that a block may have where the devices have clusters, else 0.
+        few_blocks: stripes; where there are fewer, threads take fewer rows.
     """
 
     room = TUNED.shared_bytes
+    few_blocks = TUNED.stripe_few_blocks
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         super().__init__(operation, types, sizes)
         self.variants = stripe_variants(self.operation, types)
-        self.lanes = stripe_lanes(self.operation, types)
-        self.accumulators = accumulators_with_elements(self.length)
-        self._turns = -(-self.length // (self.accumulators * GROUP))
+        self._lanes = {variant: stripe_lanes(self.operation, types, variant) for variant in self.variants}
+        self._accumulators = accumulators_with_elements(self.length)
+        self._turns = -(-self.length // (self._accumulators * GROUP))
         self._state = stripe_state(self.operation, types)
-        inputs = len(self.operation.inputs)
-        self._widths = [self.lanes * bits // 8 for bits, full in zip(self.bits[:inputs], self.full) if full]
+        inputs = zip(self.bits[: len(self.operation.inputs)], self.full)
+        self._read = sum([bits for bits, full in inputs if full]) // 8  # bytes of an element of all inputs
 
     def geometry(self, layouts: Layouts) -> Geometry | None:
         """The launch that serves operands which lie so; None where none does."""
-        if not self.variants or not self.room or not self.length or self.length > SEGMENT or not self.count:
+        if not self.variants or not self.room or not self.count or not 0 < self.length <= SEGMENT:
             return None
         arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
         kept, along, _ = self.axes_of(layouts, arrays)
-        full = [position for position, index in enumerate(arrays) if self.full[index]]
-        if not kept or len(kept) > AXES or len(along) != 1:
+        if not self._beside(arrays, kept, along):
             return None
         columns = kept[-1].extent
-        if any(kept[-1].strides[position] != 1 for position in full):
+        full = [position for position, index in enumerate(arrays) if self.full[index]]
+
+        def serves(lanes: int) -> bool:
+            return self.on_vectors(layouts, arrays, full, [*kept[:-1], *along], lanes, columns)
+
+        variant = self._holding([variant for variant in self.variants if serves(self._lanes[variant])], columns)
+        if variant is None:
             return None
-        if not self.on_vectors(layouts, arrays, full, [*kept[:-1], *along], self.lanes, columns):
-            return None
-        steps = zip(along[0].strides, arrays, strict=True)
-        if any(abs(step) * self.bits[index] // 8 >= _MOST_STEP for step, index in steps):
-            return None
-        found = next(self._fitting(columns), None)
-        if found is None:
-            return None
-        variant, wide = found
-        stripes = -(-columns // (self.lanes << wide))
+        wide = self._wide(variant)
+        stripes = self._stripes(variant, columns)
         head = abi.REDUCTION.pack(
-            rows=self.count, length=self.length, columns=columns, segment=SEGMENT, accumulators=self.accumulators,
+            rows=self.count, length=self.length, columns=columns, segment=SEGMENT, accumulators=self._accumulators,
             turns=self._turns, cut=0, wide=wide, team=0, splits=divide_slots(1), tiles=divide_slots(stripes),
             finish_wide=0, finish_each=1, kept=outer_of([axis.extent for axis in kept]),
             along=outer_of([axis.extent for axis in along]),
@@ -72,36 +73,44 @@ class StripeKernels(ReducedRows):
             for position, index in enumerate(arrays)
         }
         grid = stripes * (self.count // columns) * variant.blocks
-        return Geometry(variant, grid, head, slots, self._threads(variant, wide), shared=self._shared(variant, wide))
+        return Geometry(variant, grid, head, slots, self._threads(variant), shared=self._shared(variant))
 
-    def _fitting(self, columns: int) -> Iterator[tuple[StripeVariant, int]]:
-        """Schedules, and how many threads lie beside each other, as a power of two; the best first."""
-        line = (_LINE // max(self._widths)).bit_length() - 1
-        chosen = os.environ.get("SKUDA_STRIPE")
-        if chosen:
-            blocks, wide = map(int, chosen.split(","))
-            for variant in self.variants:
-                if variant.blocks == blocks and self._fits(variant, wide, self.room):
-                    yield variant, wide
-            return
-        for room in (self.room // 3 - 1024, self.room // 2 - 1024, self.room):
-            for variant in self.variants:
-                for wide in (line, line - 1):
-                    span = self.accumulators // variant.blocks
-                    while variant.blocks == 1 and span << wide < _WARP:
-                        wide += 1
-                    if self._fits(variant, wide, room):
-                        yield variant, wide
+    def _beside(self, arrays: Sequence[int], kept: Sequence[Axis], along: Sequence[Axis]) -> bool:
+        """Whether neighbours in memory belong to different rows, each of which lies along one axis."""
+        if not kept or len(kept) > AXES or len(along) != 1:
+            return False
+        full = [position for position, index in enumerate(arrays) if self.full[index]]
+        steps = zip(along[0].strides, arrays, strict=True)
+        near = all(abs(step) * self.bits[index] // 8 < _MOST_STEP for step, index in steps)
+        return near and all(kept[-1].strides[position] == 1 for position in full)
 
-    def _fits(self, variant: StripeVariant, wide: int, room: int) -> bool:
-        threads = self._threads(variant, wide)
-        return _WARP <= threads <= _MOST_THREADS and self._shared(variant, wide) <= room
+    def _holding(self, variants: Sequence[StripeVariant], columns: int) -> StripeVariant | None:
+        """The smallest that leaves a multiprocessor room for two more blocks, or for one: one block's loads run beside
+        another's arithmetic. None where each would be alone: the kernels of stages do better."""
+        tables = self.count // columns
+        for blocks in (3, 2):
+            room = (self.room + _RESERVED) // blocks - _RESERVED
+            for variant in variants:
+                few = variant.blocks == 1 and tables * self._stripes(variant, columns) < self.few_blocks
+                wanted = few or not variant.narrow
+                if wanted and _WARP <= self._threads(variant) <= _MOST_THREADS and self._shared(variant) <= room:
+                    return variant
+        return None
 
-    def _threads(self, variant: StripeVariant, wide: int) -> int:
-        return self.accumulators // variant.blocks << wide
+    def _stripes(self, variant: StripeVariant, columns: int) -> int:
+        """Stripes beside each other."""
+        return -(-columns // (self._lanes[variant] << self._wide(variant)))
 
-    def _shared(self, variant: StripeVariant, wide: int) -> int:
-        """Bytes of shared memory of a block: what it holds, what its warps find, and twice what blocks do."""
-        threads = self._threads(variant, wide)
-        found = (self.lanes << wide) * self._state * (max(1, threads // _WARP) + 2 * variant.blocks)
-        return threads * self._turns * GROUP * sum(self._widths) + found
+    def _wide(self, variant: StripeVariant) -> int:
+        """Threads beside each other, as a power of two; more where a warp would not be full."""
+        return _WIDE + (variant.blocks == 1 and self._accumulators == 1)
+
+    def _threads(self, variant: StripeVariant) -> int:
+        """Of a block; 0 where there are fewer accumulators than blocks."""
+        return self._accumulators // variant.blocks << self._wide(variant)
+
+    def _shared(self, variant: StripeVariant) -> int:
+        """Bytes of shared memory of a block: what it holds, what its warps find, and twice what all blocks do."""
+        lanes, threads = self._lanes[variant], self._threads(variant)
+        found = (lanes << self._wide(variant)) * self._state * (threads // _WARP + 2 * variant.blocks)
+        return threads * self._turns * GROUP * lanes * self._read + found

@@ -86,7 +86,7 @@ def _slab_arguments(operation: Operation, types: Types, variant: SlabVariant) ->
 def _stripe_arguments(operation: Operation, types: Types, variant: StripeVariant) -> tuple[int, int]:
     from skuda.schedules.stripe_variants import stripe_lanes
 
-    return stripe_lanes(operation, types), variant.blocks
+    return stripe_lanes(operation, types, variant), variant.blocks
 
 
 def _scan_arguments(operation: Operation, types: Types, variant: ScanVariant) -> tuple[int, ...]:
@@ -154,7 +154,7 @@ SCHEDULES = {
         ),
         Schedule(
             "stripe", "rows beside each other, held by a block or a cluster of blocks", "stripe.cuh", "stripes",
-            abi.SPLIT_ARGUMENTS.but(workspace=False), _stripe_arguments,
+            abi.SPLIT_ARGUMENTS.but(workspace=False), _stripe_arguments, waits=True,
         ),
         Schedule(
             "along", "a row reduced by several blocks", "split_along.cuh", "split_reduction", abi.SPLIT_ARGUMENTS,

@@ -99,6 +99,8 @@ class Launch(Record):
         split_lanes: rows that a thread across rows takes, at most.
         split_values: values that a thread makes of each of its rows, up to which it takes as many.
 
+        stripe_few_blocks: stripes of rows; where there are fewer, threads take fewer rows.
+
         stages_elements: elements from which on rows that lie beside each other are worth several launches.
         stages_short_row: elements of a row, up to which that takes four times as many.
         stages_long_row: elements of a row from which on it is worth several launches, where there are few rows.
@@ -176,6 +178,8 @@ class Launch(Record):
     split_line_bytes: int
     split_lanes: int
     split_values: int
+    # Stripes.
+    stripe_few_blocks: int
     # Forms in several kernels.
     stages_elements: int
     stages_short_row: int
@@ -378,6 +382,7 @@ SM_90 = Tuning(  # measured on an H200
     split_line_bytes=256,
     split_lanes=8,
     split_values=2,
+    stripe_few_blocks=128,
     split_along_bits=128,
     split_along_turns=8,
     split_along_index_bits=64,

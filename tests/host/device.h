@@ -130,6 +130,7 @@ void* shared_memory(unsigned offset);          // of this block
 void* dynamic_shared_memory();
 unsigned __cvta_generic_to_shared(const void* at);
 unsigned mapa_shared__cluster_u32(unsigned at, unsigned block);
+void st_shared__cluster_u32(unsigned at, unsigned value);
 void st_async(unsigned at, const void* value, int size, unsigned signal);
 inline void st_async_shared__cluster_mbarrier__complete_tx__bytes_b32(unsigned at, unsigned value, unsigned signal) {
   st_async(at, &value, 4, signal);
@@ -164,6 +165,7 @@ inline void cp_async_wait_all() { cp_async_commit_group(), cp_async_wait_group(0
 
 extern unsigned long long* exchanged;  // what a thread of this block shows the others of its warp
 void barrier_cluster_arrive_relaxed_aligned();
+void barrier_cluster_arrive_release_aligned();
 void barrier_cluster_wait_acquire_aligned();
 void __syncthreads();
 void __syncwarp();

@@ -129,6 +129,7 @@ void barrier_cluster_arrive_relaxed_aligned() {
   fibers[current].cluster_turn = together.turn;
   come(together, size * blockDim.x);
 }
+void barrier_cluster_arrive_release_aligned() { barrier_cluster_arrive_relaxed_aligned(); }
 void barrier_cluster_wait_acquire_aligned() { wait_beyond(together, fibers[current].cluster_turn); }
 
 unsigned reserve_shared(size_t bytes) {
@@ -147,6 +148,7 @@ void mbarrier_arrive_expect_tx_shared__cta_b64(unsigned at, int bytes) {
   --signals.at(at).threads;
   signals.at(at).bytes += bytes;
 }
+void st_shared__cluster_u32(unsigned at, unsigned value) { memcpy(shared + at, &value, 4); }
 void st_async(unsigned at, const void* value, int bytes, unsigned signal) {
   memcpy(shared + at, value, bytes);
   if ((signals.at(signal).bytes -= bytes) < 0) abort();

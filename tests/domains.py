@@ -19,6 +19,7 @@ DOMAINS = {
     "cross_entropy_of_probabilities": {"target": (0.1, 0.9)},
     "multilabel_soft_margin_loss": {"target": (0.1, 0.9), "weight": (0.5, 1.5)},
     "cosine_embedding_loss": {"target": (1, 1)},
+    "soft_margin_loss": {"input": (-2, 2), "target": (-1, 1)},
     "triplet_margin_loss": {"anchor": (0, 1), "positive": (1, 2), "negative": (0, 1)},
 }
 

@@ -268,7 +268,8 @@ template <typename P, int LANES, int BLOCKS, int... N> struct StripeOf<P, LANES,
       (store_places<stored_output<Q, S>>(get<S>(stored).of, thread.first(turn), exist), ...);
     }
   }
-  template <int O> __device__ void store_places(const Lanes<element_out<P, O>, LANES> (&of)[GROUP], i32 first, i32 exist) const {
+  template <int O>
+  __device__ void store_places(const Lanes<element_out<P, O>, LANES> (&of)[GROUP], i32 first, i32 exist) const {
     const auto& output = args.template output<O>();
     store_columns<element_out<P, O>>(
         output.array + args.rows.kept.offset(thread.row, output.reach.kept), first, exist, args.rows, output.reach,

@@ -40,6 +40,7 @@ class _DependentLaunch:
 
     def __init__(self, loaded: Loaded, shared: int) -> None:
         self._loaded, self._shared = loaded, shared
+        self._plain = partial(loaded.launch, shared=shared) if shared else loaded.launch
         self._call = _driver().cuLaunchKernelEx
         self._attribute = ctypes.create_string_buffer(_ATTRIBUTE.pack(_SERIALIZATION, 1), _ATTRIBUTE.size)
         self._attributes = ctypes.addressof(self._attribute)
@@ -55,10 +56,7 @@ class _DependentLaunch:
 
     def launch_of_few(self, grid: int, block: int, stream: int, parameters: int) -> None:
         """The same but on the default stream."""
-        if stream:
-            self.launch(grid, block, stream, parameters)
-        else:
-            self._loaded.launch(grid, block, stream, parameters, self._shared)
+        (self.launch if stream else self._plain)(grid, block, stream, parameters)
 
     def _config(self, grid: int, block: int, stream: int) -> bytes:
         """A CUlaunchConfig. Calls on one stream find it again; streams come and go."""

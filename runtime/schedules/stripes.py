@@ -87,11 +87,11 @@ class StripeKernels(ReducedRows):
     def _holding(self, variants: Sequence[StripeVariant], columns: int) -> StripeVariant | None:
         """The smallest that leaves a multiprocessor room for two more blocks, or for one: one block's loads run beside
         another's arithmetic. None where each would be alone: the kernels of stages do better."""
-        tables = self.count // columns
+        plain = next(variant for variant in self._lanes if not variant.narrow)
+        few = self.count // columns * self._stripes(plain, columns) < self.few_blocks
         for blocks in (3, 2):
             room = (self.room + _RESERVED) // blocks - _RESERVED
             for variant in variants:
-                few = variant.blocks == 1 and tables * self._stripes(variant, columns) < self.few_blocks
                 wanted = few or not variant.narrow
                 if wanted and _WARP <= self._threads(variant) <= _MOST_THREADS and self._shared(variant) <= room:
                     return variant

@@ -90,10 +90,13 @@ def addresses(shape: tuple[int, ...]) -> np.ndarray:
     [
         ((16384, 4096), 1, "row"),
         ((16384, 4096), 0, "stages"),
-        ((64, 64), 0, "row"),  # not worth several launches
-        ((4096, 512), 0, "stages"),
-        ((128, 32768), 0, "row"),
-        ((8, 21, 65536), 1, "stages"),
+        ((20000, 8), 0, "row"),  # not worth several launches
+        ((64, 64), 0, "stripe"),
+        ((4096, 512), 0, "stripe"),
+        ((16384, 512), 0, "stages"),  # a block would be alone on a multiprocessor
+        ((128, 32768), 0, "stripe"),
+        ((8, 21, 65536), 1, "stripe"),
+        ((8, 21, 65535), 1, "stages"),  # not in whole vectors
         ((1 << 25,), 0, "stages"),
         ((32768,), 0, "row"),
         ((40, 1 << 20), 1, "stages"),
@@ -163,7 +166,7 @@ def call(shape: tuple[int, ...], axis: int):
 
 
 def test_a_workspace_is_asked_for_where_stages_may_run_and_needed_where_they_do(driver):
-    plan, args = call((4096, 512), 0)
+    plan, args = call((16384, 512), 0)
     with pytest.raises(BufferTooSmall, match="there is no workspace"):
         plan.run(args)
     assert driver.launches == []
@@ -196,7 +199,7 @@ def test_a_function_makes_one_for_stages_alone(driver, monkeypatch):
         return scratch(self, *shape, 0, None) if dtype == np.uint8 else array(OUTPUT + (1 << 30), shape, dtype)
 
     monkeypatch.setattr(libraries._CuPy, "contiguous", contiguous)
-    x = array(INPUT, (2048, 1024), np.float32)
+    x = array(INPUT, (16384, 512), np.float32)
     for _ in range(3):  # the third goes the short way, where there is one
         skuda.softmax(x, axis=1)
     assert asked == [] and set(kernels(driver)) == {"softmax_row"}

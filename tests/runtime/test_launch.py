@@ -47,6 +47,7 @@ class Driver:
 
     CUDADriverError = RuntimeError
     CU_FUNC_ATTRIBUTE_NUM_REGS = CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES = 0
+    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT = 0
 
     def __init__(self) -> None:
         self.launches: list[tuple] = []
@@ -67,6 +68,9 @@ class Driver:
 
     def funcGetAttribute(self, attribute, function):
         return 0
+
+    def funcSetAttribute(self, function, attribute, value):
+        pass
 
     def launchKernel(self, function, grid, y, z, block, by, bz, shared, stream, parameters, extra):
         if self.delay:  # the driver reads the parameters without holding the interpreter's lock

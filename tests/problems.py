@@ -128,7 +128,7 @@ class Call:
             plan._kernels.cluster_shared = 0
         if (stripes := getattr(plan, "_stripes", None)) is not None:
             stripes.variants = (self.held,) if self.held else ()
-            stripes.few_blocks = 1 << 40 if self.held and self.held.narrow else 0
+            stripes.few, stripes.least = 1 << 40 if self.held and self.held.narrow else 0, 0
         return plan
 
     def variant(self):

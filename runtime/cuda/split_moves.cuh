@@ -15,7 +15,7 @@ struct Reduction {
   i64 turns;    // groups that an accumulator takes, at most
   i64 cut;      // splits to a segment, as a power of two
   i64 wide;     // threads of a block beside each other, as a power of two
-  i64 team;     // threads of a block that have a tile, as a power of two: several tiles of narrow tables are a block's
+  i64 team;     // threads of a block that have a split of a tile, as a power of two
   Divide splits;  // of a row
   Divide tiles;  // blocks beside each other
   i64 finish_wide, finish_each;  // the same of the kernel that joins splits, where there are several

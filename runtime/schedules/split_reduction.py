@@ -26,7 +26,7 @@ from skuda.schedules.variant import TUNED, RowMode
 
 _WARP = 32
 _MOST_STEP = 1 << 31  # bytes along a row that kernels which take several rows a thread count in 32 bits
-_MOST_TEAM = TUNED.split_threads.bit_length() - 1  # threads of a block, as a power of two
+_TOGETHER = 128  # threads of a block of several teams, at most
 _SPANS = tuple([span for span in (256, 128, 64, 32) if span <= TUNED.split_threads])
 _SIZES = {"C": 0, "i64": 8, "bool": 1}
 _ADDED = ("sum", "prod", *MOMENTS)  # reductions whose bits depend on how elements are brought together
@@ -220,17 +220,17 @@ class SplitReductionKernels(ReducedRows):
         few = TUNED.split_lone_blocks if self._lone else TUNED.split_few_blocks
         while not beside and wide > 2 and tables * -(-shares >> wide) * cut.splits < few:
             wide -= 1
-        tiles, team, together = -(-shares >> wide), (cut.span << wide).bit_length() - 1, 0
-        while tiles == 1 and (team + together) < _MOST_TEAM and tables >> together > 1:
-            if (1 << team + together) >= _WARP and (tables >> together) * cut.splits < 2 * TUNED.split_blocks:
-                break
-            together += 1
-        while team + together < _WARP.bit_length() - 1:  # idle threads: a block is of whole warps
-            wide, team = wide + 1, team + 1
+        threads = cut.span << wide
+        while threads < _WARP and shares > 1 << wide:
+            wide, threads = wide + 1, threads * 2
         tiles = -(-shares >> wide)
-        grid = tiles * -(-tables >> together) * cut.splits
-        threads = 1 << team + together
-        return self._launch(variant, arrays, kept, along, columns, cut, wide, tiles, grid, threads, team)
+        teams = tiles * tables * cut.splits
+        block = max(threads, _WARP)
+        while block < _TOGETHER and teams * threads >= 2 * TUNED.split_blocks * block:
+            block *= 2
+        grid = -(-teams * threads // block)
+        team = threads.bit_length() - 1
+        return self._launch(variant, arrays, kept, along, columns, cut, wide, tiles, grid, block, team)
 
     def _launch(
         self, variant, arrays, kept, along, columns, cut: Cut, wide, tiles, grid, threads, team=0, alone=False

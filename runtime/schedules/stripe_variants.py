@@ -10,7 +10,7 @@ from skuda.schedules.variant import CLUSTER_ARCH, Variant
 _THREAD_BITS = 64  # of neighbours in memory that a thread takes: it has what passes make of each in registers
 _LEAST_BITS = 32  # that are copied to shared memory at once
 MOST_STATES = 4  # values that a pass reduces a row to; blocks of a cluster send each other those of all rows
-_MOST_SENT = 32  # such values of a row, at most
+_MOST_SENT = 24  # such values of a row, at most
 
 
 class StripeVariant(Variant):

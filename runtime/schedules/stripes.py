@@ -27,11 +27,13 @@ class StripeKernels(ReducedRows):
     Attributes:
         variants: the schedules, the smallest first.
         room: bytes of shared memory that a block may have where the devices have clusters, else 0.
-        few_blocks: stripes; where there are fewer, threads take fewer rows.
+        few: threads; where there are fewer, each takes fewer rows.
+        least: blocks; where there are fewer, and rows are not short, several kernels do better.
     """
 
     room = TUNED.shared_bytes
-    few_blocks = TUNED.stripe_few_blocks
+    few = TUNED.stripe_few_threads
+    least = TUNED.stripe_least_blocks
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         super().__init__(operation, types, sizes)
@@ -72,8 +74,8 @@ class StripeKernels(ReducedRows):
             self.operation.operands[index].name: self.reach_of(position, self.bits[index], kept, along)
             for position, index in enumerate(arrays)
         }
-        grid = stripes * (self.count // columns) * variant.blocks
-        return Geometry(variant, grid, head, slots, self._threads(variant), shared=self._shared(variant))
+        grid, threads = self._blocks(variant, columns), self._threads(variant)
+        return Geometry(variant, grid, head, slots, threads, shared=self._shared(variant))
 
     def _beside(self, arrays: Sequence[int], kept: Sequence[Axis], along: Sequence[Axis]) -> bool:
         """Whether neighbours in memory belong to different rows, each of which lies along one axis."""
@@ -88,14 +90,18 @@ class StripeKernels(ReducedRows):
         """The smallest that leaves a multiprocessor room for two more blocks, or for one: one block's loads run beside
         another's arithmetic. None where each would be alone: the kernels of stages do better."""
         plain = next(variant for variant in self._lanes if not variant.narrow)
-        few = self.count // columns * self._stripes(plain, columns) < self.few_blocks
+        few = self._blocks(plain, columns) * self._threads(plain) < self.few
         for blocks in (3, 2):
             room = (self.room + _RESERVED) // blocks - _RESERVED
             for variant in variants:
                 wanted = few or not variant.narrow
                 if wanted and _WARP <= self._threads(variant) <= _MOST_THREADS and self._shared(variant) <= room:
-                    return variant
+                    many = self.length <= TUNED.stripe_short_row or self._blocks(variant, columns) >= self.least
+                    return variant if many else None
         return None
+
+    def _blocks(self, variant: StripeVariant, columns: int) -> int:
+        return self.count // columns * self._stripes(variant, columns) * variant.blocks
 
     def _stripes(self, variant: StripeVariant, columns: int) -> int:
         """Stripes beside each other."""

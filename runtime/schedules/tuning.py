@@ -99,7 +99,9 @@ class Launch(Record):
         split_lanes: rows that a thread across rows takes, at most.
         split_values: values that a thread makes of each of its rows, up to which it takes as many.
 
-        stripe_few_blocks: stripes of rows; where there are fewer, threads take fewer rows.
+        stripe_few_threads: threads of stripes; where there are fewer, each takes fewer rows.
+        stripe_least_blocks: blocks of stripes; where there are fewer, several kernels do better.
+        stripe_short_row: elements of rows of which any number of blocks does.
 
         stages_elements: elements from which on rows that lie beside each other are worth several launches.
         stages_short_row: elements of a row, up to which that takes four times as many.
@@ -179,7 +181,9 @@ class Launch(Record):
     split_lanes: int
     split_values: int
     # Stripes.
-    stripe_few_blocks: int
+    stripe_few_threads: int
+    stripe_least_blocks: int
+    stripe_short_row: int
     # Forms in several kernels.
     stages_elements: int
     stages_short_row: int
@@ -382,7 +386,9 @@ SM_90 = Tuning(  # measured on an H200
     split_line_bytes=256,
     split_lanes=8,
     split_values=2,
-    stripe_few_blocks=128,
+    stripe_few_threads=1 << 14,
+    stripe_least_blocks=64,
+    stripe_short_row=256,
     split_along_bits=128,
     split_along_turns=8,
     split_along_index_bits=64,

@@ -16,6 +16,7 @@ from test_row_indices import expected, problem_of
 
 from skuda.errors import Unsupported
 from skuda.launch import registry
+from skuda.launch.prepared import layouts
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 from skuda.model.sum_order import GROUP, slab
@@ -58,12 +59,12 @@ class IndexModel:
                 for thread in range(span):
                     yield split, row, [(split & ((1 << self.cut) - 1)) * span + thread]
                 continue
-            line = divide(self.tiles, number)
-            above = divide(self.splits, line)
-            split, tile = line - above * self.splits[0], number - line * self.tiles[0]
-            start = (split & ((1 << self.cut) - 1)) << (self.team - self.wide)
             for thread in range(block):
-                table = above * (block >> self.team) + (thread >> self.team)
+                unit = number * (block >> self.team) + (thread >> self.team)
+                line = divide(self.tiles, unit)
+                table = divide(self.splits, line)
+                split, tile = line - table * self.splits[0], unit - line * self.tiles[0]
+                start = (split & ((1 << self.cut) - 1)) << (self.team - self.wide)
                 if table * self.columns >= self.rows:
                     continue
                 beside = thread & ((1 << self.wide) - 1)
@@ -210,6 +211,29 @@ def test_what_a_block_takes_along_rows(kept, reduced, grid, block, finishes):
     kernels = plan._kernels.split
     geometry = kernels._along_rows([], [], [], RowMode.WHOLE)
     assert (geometry.grid, geometry.block, geometry.finish is not None) == (grid, block, finishes)
+
+
+@pytest.mark.parametrize(
+    ("tables", "rows", "columns", "grid", "block"),
+    [
+        (262144, 8, 8, 4096, 128),  # two threads to a table of one group each: 64 tables to a block
+        (65536, 2, 127, 16384, 128),  # 32 threads to a table
+        (65536, 1, 127, 16256, 128),  # one table: rows of one element are neighbours anyhow
+        (16384, 64, 64, 8192, 128), (4096, 300, 8, 2048, 64), (7, 100, 8, 7, 32), (1, 64, 4096, 512, 32),
+    ],
+)  # fmt: skip
+def test_narrow_tables_share_a_block(tables, rows, columns, grid, block):
+    from skuda.generated import SumDescriptor, SumPlan
+
+    descriptor = SumDescriptor(kept=(tables, columns), reduced=(rows,))
+    plan = SumPlan.select(descriptor, preference=BackendKind.REFERENCE)
+    x = np.lib.stride_tricks.as_strided(
+        np.zeros(1, np.int64), (tables, rows, columns), (8 * rows * columns, 8 * columns, 8)
+    )
+    total = np.lib.stride_tricks.as_strided(np.zeros(1, np.int64), (tables, columns), (8 * columns, 8))
+    views = [view_over(x.transpose(0, 2, 1), np.dtype("f4")), view_over(total, np.dtype("f4"))]
+    geometry = plan._kernels.split.geometry(layouts(plan, views))
+    assert (geometry.grid, geometry.block) == (grid, block)
 
 
 def test_the_finishing_kernel_has_threads_for_all_parts():

@@ -36,8 +36,6 @@ template <typename Make> struct ReducedShare {
     values[lane] = state_of<typename Make::How>(value, element);
   }
 };
-template <typename E, typename V> struct code_or { using type = V; };
-template <typename E> struct code_or<E, i64> { using type = code_t<E>; };
 template <typename E, typename V> struct StoredShare {
   using Code = typename code_or<E, V>::type;
   Code values[GROUP];

@@ -212,3 +212,6 @@ template <typename C, typename E, bool SMALL> struct RowSteps {
 template <bool NARROW_CODE> struct code { using type = i64; };
 template <> struct code<true> { using type = s8; };
 template <typename E> using code_t = typename code<(storage<E>::bits <= 8)>::type;
+// What a value V is held as until it is stored as an E.
+template <typename E, typename V> struct code_or { using type = V; };
+template <typename E> struct code_or<E, i64> { using type = code_t<E>; };

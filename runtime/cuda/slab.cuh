@@ -136,8 +136,8 @@ struct SlabOf<J, THREADS, TEAMS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>>
   // What a share becomes as an output.
   template <typename Make, typename V> struct Made {
     using E = element_out<P, Make::output>;
-    typename slab_code<E, V>::type of[GROUP];
-    __device__ void set(int lane, V value) { of[lane] = typename slab_code<E, V>::type(value); }
+    typename code_or<E, V>::type of[GROUP];
+    __device__ void set(int lane, V value) { of[lane] = typename code_or<E, V>::type(value); }
   };
   template <typename... V> static __device__ List<V...> types_of(const Tuple<V...>&);
   using Values = decltype(types_of(static_cast<const Last*>(nullptr)->template of<true, 0>(

@@ -7,8 +7,6 @@ constexpr int SLAB_LINE = 128;  // bytes
 constexpr int SLAB_WARP = 32 * GROUP;  // elements of a row that a warp takes at once
 
 // Integers are stored as codes.
-template <typename E, typename V> struct slab_code { using type = V; };
-template <typename E> struct slab_code<E, i64> { using type = code_t<E>; };
 
 // A reduction of a pass over a row of THREADS threads, and its room in shared memory: rows take turns.
 template <

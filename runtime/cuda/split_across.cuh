@@ -4,24 +4,12 @@
 #include "split_group.cuh"
 #include "split_tuning.cuh"
 
-// Rows lie beside each other in tables. A split of a tile of one is a team's, of which a block has several where they are
-// small: the one whose team is `team` of this block. The last splits come first: the kernel before wrote them last.
-struct TeamAcross {
-  i64 table, split, tile;
-
-  __device__ TeamAcross(const Reduction& rows, i32 team) {
-    const i64 unit = (i64(gridDim.x) - 1 - blockIdx.x) * (blockDim.x >> i32(rows.team)) + team, line = rows.tiles(unit);
-    tile = unit - line * rows.tiles.divisor;
-    table = rows.splits(line);
-    split = line - table * rows.splits.divisor;
-  }
-  __device__ bool exists(const Reduction& rows) const { return table * rows.columns < rows.rows; }
-};
-
-// What a thread takes of a team's split.
+// The split of a tile of rows that a team of threads has, and what a thread takes of it. A block has several teams where
+// splits are small.
 template <int LANES, bool NEIGHBOURS> struct SplitAcross {
   i32 wide, team;          // threads beside each other, and those of a team, as powers of two
-  i64 begin, end;          // the segment
+  i64 table, tile;         // rows lie beside each other in tables; a tile of one is a team's
+  i64 number, begin, end;  // the split, and its segment
   i32 accumulator;         // the thread's
   Beside<LANES, NEIGHBOURS> columns;
   i64 row;                 // the first of the thread's
@@ -29,13 +17,16 @@ template <int LANES, bool NEIGHBOURS> struct SplitAcross {
 template <int LANES, bool NEIGHBOURS>
 __device__ inline SplitAcross<LANES, NEIGHBOURS> split_across(const Reduction& rows) {
   const i32 wide = i32(rows.wide), team = i32(rows.team);
-  const TeamAcross of(rows, threadIdx.x >> team);
-  const bool exists = of.exists(rows);
-  const auto at = rows.split(of.split, 1 << (team - wide));
+  const i64 block = i64(gridDim.x) - 1 - blockIdx.x;  // the last splits first: the kernel before wrote them last
+  const i64 unit = block * (blockDim.x >> team) + (threadIdx.x >> team);
+  const i64 line = rows.tiles(unit), tile = unit - line * rows.tiles.divisor;
+  const i64 table = rows.splits(line);
+  const auto at = rows.split(line - table * rows.splits.divisor, 1 << (team - wide));
   const i32 accumulator = at.accumulator + i32((threadIdx.x & ((1 << team) - 1)) >> wide);
-  const Beside<LANES, NEIGHBOURS> columns(rows, of.tile, wide, exists);
-  const i64 row = (exists ? of.table * rows.columns : 0) + columns.first;
-  return {wide, team, at.begin, at.end, accumulator, columns, row};
+  const bool exists = table * rows.columns < rows.rows;
+  const Beside<LANES, NEIGHBOURS> columns(rows, tile, wide, exists);
+  const i64 row = (exists ? table * rows.columns : 0) + columns.first;
+  return {wide, team, table, tile, at.number, at.begin, at.end, accumulator, columns, row};
 }
 
 // An input with elements for each row, as a thread loads groups of it for all of its rows.
@@ -216,12 +207,10 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_across<P, LANES, LIE != 
   let_next_begin();
   const i32 team = 1 << split.team, width = LANES << split.wide, warps = max(team / 32, 1);
   join_warps<LANES>(totals, split.wide, team, scratch);
-  for (i32 i = threadIdx.x; i < width * (blockDim.x >> split.team); i += blockDim.x) {
-    const i32 number = i / LANES >> split.wide, of_tile = i - number * width;
-    const TeamAcross of(rows, number);
-    const i64 column = of.tile * width + split.columns.column_at(of_tile);
-    if (column >= rows.columns || !of.exists(rows)) continue;
-    const Accumulator<P> total = joined<8>(scratch + number * warps * width, width, of_tile, team);
-    keep_total<P>(args, of.table * rows.columns + column, of.split, total);
+  const Accumulator<P>* const own = scratch + i32(threadIdx.x >> split.team) * warps * width;
+  for (i32 i = threadIdx.x & (team - 1); i < width; i += team) {
+    const i64 column = split.tile * width + split.columns.column_at(i), row = split.table * rows.columns + column;
+    if (column >= rows.columns || row >= rows.rows) continue;
+    keep_total<P>(args, row, split.number, joined<8>(own, width, i, team));
   }
 }

@@ -79,15 +79,13 @@ template <typename P, int N, int LANES> struct StripeInput {
   }
 };
 
-template <typename E, typename V> struct stripe_code { using type = V; };
-template <typename E> struct stripe_code<E, i64> { using type = code_t<E>; };
 // The elements of an output, of a group of places.
 template <typename P, int O, int LANES> struct StripeOutput {
   using E = element_out<P, O>;
   Lanes<E, LANES> of[GROUP];
 
   template <typename V> __device__ void set(int i, int lane, V value) {
-    of[i].set(lane, typename stripe_code<E, V>::type(value));
+    of[i].set(lane, typename code_or<E, V>::type(value));
   }
 };
 

@@ -6,8 +6,6 @@ constexpr int SLAB_KEEPS = 72;  // registers of a thread for sums, columns and w
 constexpr int SLAB_LINE = 128;  // bytes
 constexpr int SLAB_WARP = 32 * GROUP;  // elements of a row that a warp takes at once
 
-// Integers are stored as codes.
-
 // A reduction of a pass over a row of THREADS threads, and its room in shared memory: rows take turns.
 template <
     typename P, typename Pass, int I, int THREADS, bool WANTED,

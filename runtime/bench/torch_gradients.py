@@ -44,27 +44,31 @@ def call_of(problem: Problem, tensors: Operands, find: Finder) -> Callable[[], o
     outputs = [operand.name for operand in forward.operation.outputs]
     device = next(each.device for each in tensors.values() if isinstance(each, torch.Tensor))
     of = {name: tensors[name] if name in tensors else _made(placed, device) for name, placed in inputs.items()}
-    wanted = [_leaf(of, operand.name.removeprefix(_GRADIENT)) for operand in case.operation.outputs]
-    passes: dict[int, tuple[list[torch.Tensor], list[torch.Tensor]]] = {}
+    passes: dict[int, tuple[list[torch.Tensor], list[torch.Tensor], list[torch.Tensor]]] = {}
 
-    def recorded() -> dict[str, torch.Tensor]:
-        results = function(prepared(forward, {**tensors, **of}))
-        return dict(zip(outputs, results if isinstance(results, tuple) else (results,), strict=True))
+    def recorded() -> tuple[dict[str, torch.Tensor], list[torch.Tensor]]:
+        """The results by name, and the inputs that the row takes gradients of: autograd keeps the stream on which one
+        is first used, so each pass has its own."""
+        own = {**tensors, **of}
+        wanted = [_leaf(own, operand.name.removeprefix(_GRADIENT)) for operand in case.operation.outputs]
+        results = function(prepared(forward, own))
+        return dict(zip(outputs, results if isinstance(results, tuple) else (results,), strict=True)), wanted
 
-    def of_stream() -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    def of_stream() -> tuple[list[torch.Tensor], list[torch.Tensor], list[torch.Tensor]]:
         stream = _stream(device)
         if stream not in passes:
-            passes[stream] = _derived(recorded(), tensors)
+            results, wanted = recorded()
+            passes[stream] = *_derived(results, tensors), wanted
         return passes[stream]
 
     def call() -> tuple[torch.Tensor, ...]:
-        derived, given = of_stream()
+        derived, given, wanted = of_stream()
         found = torch.autograd.grad(derived, wanted, given, retain_graph=True)
         return tuple(_written(each, given) for each in found)
 
     if not all(_is_differentiable(each) for each in of_stream()[0]):
         return None
-    _agree(problem, tensors, of, recorded)
+    _agree(problem, tensors, of, lambda: recorded()[0])
     return call
 
 

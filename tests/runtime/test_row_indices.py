@@ -153,6 +153,8 @@ def test_every_element_is_reached_once_and_in_its_row(plan_class):
             view_over(arrays[o.name], DTYPES[word].storage) if o.name in arrays else 0
             for o, word in zip(operation.operands, plan.words, strict=True)
         ]
+        if getattr(plan, "_stripes", None) is not None:
+            plan._stripes.variants = ()  # test_stripes.py
         try:
             geometry = plan._geometry(views)
         except Unsupported:

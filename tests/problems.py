@@ -120,6 +120,7 @@ class Call:
                 split.busy = split.few = 0
         if split is not None:
             split.dealt = 32  # so that some calls have more blocks
+            split.enough = 1  # so that teams share blocks
         if self.staged:
             plan.much = plan.long = 0
         elif self.large:

@@ -55,11 +55,13 @@ class SplitReductionKernels(ReducedRows):
     Attributes:
         busy: threads that keep a GPU busy: rows of so many, one block each, are not taken apart; shorter ones never.
         few: threads across rows: where there were fewer, each takes one column instead of a vector.
+        enough: blocks across rows, of which so many are to be left where teams share them.
         dealt: blocks of 32 accumulators along rows; where there are no more, as many warps share an accumulator.
     """
 
     busy = TUNED.split_busy_threads
     few = TUNED.split_few_threads
+    enough = 2 * TUNED.split_blocks
     dealt = TUNED.split_dealt_blocks
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
@@ -226,7 +228,7 @@ class SplitReductionKernels(ReducedRows):
         tiles = -(-shares >> wide)
         teams = tiles * tables * cut.splits
         block = max(threads, _WARP)
-        while block < _TOGETHER and teams * threads >= 2 * TUNED.split_blocks * block:
+        while block < _TOGETHER and teams * threads >= self.enough * block:
             block *= 2
         grid = -(-teams * threads // block)
         team = threads.bit_length() - 1

@@ -14,6 +14,7 @@ from host import emulator
 from skuda.launch import registry
 from skuda.model.sku import BackendKind, KernelSku
 from skuda.schedules.row_variants import ClusterVariant, RowVariant, SplitVariant
+from skuda.schedules.stripe_variants import StripeVariant
 from skuda.schedules.variant import (
     COLUMNS,
     COLUMNS_UNALIGNED,
@@ -68,6 +69,10 @@ def is_split(kernel: str, mode: RowMode):
     )
 
 
+def is_stripe(blocks: int):
+    return lambda found: isinstance(found.variant, StripeVariant) and found.variant.blocks == blocks
+
+
 WHOLE, UNIT, STEPPED = RowMode
 MOVES = {
     "two accumulators a thread, of several warps": ("sum", ("f16",), is_row(WHOLE, 64, accumulators=2)),
@@ -89,6 +94,9 @@ MOVES = {
     "splits along, misaligned": ("sum", ("f16",), is_split("along", UNIT)),
     "extremes of bytes": ("amax", ("s8",), is_row(WHOLE)),
     "splits across": ("sum", ("f16",), is_split("across", WHOLE)),
+    "a stripe": ("dynamic_quantize_asymmetric_per_channel", ("f16", "s8"), is_stripe(1)),
+    "a stripe that a cluster holds": ("softmax", ("f32",), is_stripe(8)),
+    "moments of a stripe": ("batch_norm_training_backward", ("f32",), is_stripe(4)),
     "splits with indices": ("argmax", ("f16",), is_split("across", UNIT)),
     "vectors": ("quantize_per_token", ("f32", "u4"), variant(VEC)),
     "shifted vectors": ("lerp", ("f16",), variant(SHIFTED)),

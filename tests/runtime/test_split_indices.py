@@ -133,6 +133,7 @@ def test_every_element_is_reached_once_and_in_its_row(plan_class):
             for o, word in zip(operation.operands, plan.words, strict=True)
         ]
         plan._kernels.split.few = rng.choice([0, 0, plan._kernels.split.few])
+        plan._kernels.split.enough = rng.choice([1, plan._kernels.split.enough])
         try:
             geometry = plan._geometry(views)
         except Unsupported:

@@ -331,9 +331,9 @@ MUTATIONS = (
     Mutation(
         CUDA + "stripe.cuh",
         "of_blocks[block * columns +",
-        "of_blocks[(BLOCKS - 1 - block) * columns +",
+        "of_blocks[(block + 1) % BLOCKS * columns +",
         moves("a stripe that a cluster holds"),
-        "what blocks of a stripe have found is joined from the last one on",
+        "what blocks of a stripe have found is joined with other neighbours",
     ),
     Mutation(
         CUDA + "stripe.cuh",

@@ -275,7 +275,7 @@ def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool, bool, Stripe
 def _lengths_of_stripes(operation: Operation, variant: StripeVariant) -> list[tuple]:
     """Sizes of rows that lie beside each other: several groups of each accumulator, of which a warp's threads have one
     each, and a few; so many that a stripe is not full."""
-    lengths = tuple([each * variant.blocks for each in (60, 61, 128)]) + (3,) * (variant.blocks == 1)
+    lengths = (61 * variant.blocks - 3, 60 * variant.blocks, 128 * variant.blocks, *[3] * (variant.blocks == 1))
     many, single = {True: (*[(each,) for each in lengths], ()), False: ((72,), (2, 24), (264,))}, (72, 264)
     return [(many[dim.name in operation.along] if dim.many else lengths if dim.name in operation.along else single)
             for dim in operation.dims]

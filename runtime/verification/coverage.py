@@ -39,6 +39,7 @@ from skuda.schedules import table
 from skuda.schedules.row_variants import ClusterVariant, RowVariant, SplitVariant
 from skuda.schedules.scan_variants import ScanVariant
 from skuda.schedules.slab_variants import SlabVariant
+from skuda.schedules.stripe_variants import StripeVariant
 from skuda.schedules.variant import RowMode, Variant
 
 RULE = "pairs of types by operation, structures by schedule, the rest in turns"
@@ -177,7 +178,7 @@ def size(variant: Variant) -> tuple:
     """How many threads hold a row, blocks make a cluster, or rows a thread takes."""
     if isinstance(variant, (RowVariant, SlabVariant)):
         return variant.threads, variant.chunks
-    if isinstance(variant, ClusterVariant):
+    if isinstance(variant, (ClusterVariant, StripeVariant)):
         return (variant.blocks,)
     if isinstance(variant, ScanVariant):
         return variant.threads, variant.walkers

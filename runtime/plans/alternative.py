@@ -54,9 +54,9 @@ class PlanWithAlternative(Plan):
     def _stripes(self) -> StripeKernels | None:
         if not self.operation.analysis.stripes:  # a first call waits for no import
             return None
-        from skuda.plans.multi_kernel import stripes_of
+        from skuda.plans.multi_kernel import stripe_kernels_of
 
-        return stripes_of(self)
+        return stripe_kernels_of(self)
 
     @property
     def workspace_size(self) -> int:

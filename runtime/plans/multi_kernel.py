@@ -126,7 +126,7 @@ class SlabLaunches(Launches):
         return [(launch, launch.filled(operands, workspace)) for launch, (_, operands) in both]
 
 
-def stripes_of(plan: Plan) -> StripeKernels | None:
+def stripe_kernels_of(plan: Plan) -> StripeKernels | None:
     """What says how rows that lie beside each other are held; None where no kernel holds them."""
     if not plan.operation.analysis.stripes or plan.backend is BackendKind.CPU:
         return None
@@ -167,7 +167,7 @@ class StagedPlan(Plan):
 
     @cached_property
     def _stripes(self) -> StripeKernels | None:
-        return stripes_of(self)
+        return stripe_kernels_of(self)
 
     def _launch(self, checked: Sequence[View | int | float]) -> Launches:
         geometry = self._geometry(checked)

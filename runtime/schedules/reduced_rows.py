@@ -71,7 +71,12 @@ class ReducedRows(KernelGeometry):
             )
         )
 
-    def reach_of(self, position: int, bits: int, kept: Sequence[Axis], along: Sequence[Axis]) -> tuple[int, ...]:
+    def reaches(self, arrays: Sequence[int], kept: Sequence[Axis], along: Sequence[Axis]) -> dict[str, tuple[int, ...]]:
+        """The slots that follow each operand's pointer."""
+        operands = [(position, self.operation.operands[index], index) for position, index in enumerate(arrays)]
+        return {each.name: self._reach(position, self.bits[index], kept, along) for position, each, index in operands}
+
+    def _reach(self, position: int, bits: int, kept: Sequence[Axis], along: Sequence[Axis]) -> tuple[int, ...]:
         """Slots of split_moves.cuh's Reach."""
         slots: list[int] = []
         low, high = 0, 1
@@ -84,4 +89,5 @@ class ReducedRows(KernelGeometry):
 
 
 def extents_of(size: int | tuple[int, ...]) -> tuple[int, ...]:
+    """The extents of a dimension's axes."""
     return size if isinstance(size, tuple) else (size,)

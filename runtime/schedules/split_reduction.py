@@ -257,9 +257,6 @@ class SplitReductionKernels(ReducedRows):
             finish_each=finish_each, kept=outer_of([axis.extent for axis in kept]),
             along=outer_of([axis.extent for axis in along]),
         )  # fmt: skip
-        strides = {
-            self.operation.operands[index].name: self.reach_of(position, self.bits[index], kept, along)
-            for position, index in enumerate(arrays)
-        }
+        strides = self.reaches(arrays, kept, along)
         finish = (-(-self.count >> finish_wide), below << finish_wide) if splits > 1 or alone else None
         return Geometry(variant, grid, head, strides, threads, finish, self._bytes(cut))

@@ -51,10 +51,10 @@ class StripeKernels(ReducedRows):
             return None
         arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
         kept, along, _ = self.axes_of(layouts, arrays)
-        if not self._beside(arrays, kept, along):
+        full = [position for position, index in enumerate(arrays) if self.full[index]]
+        if not self._beside(arrays, full, kept, along):
             return None
         columns = kept[-1].extent
-        full = [position for position, index in enumerate(arrays) if self.full[index]]
 
         def serves(lanes: int) -> bool:
             return self.on_vectors(layouts, arrays, full, [*kept[:-1], *along], lanes, columns)
@@ -70,18 +70,16 @@ class StripeKernels(ReducedRows):
             finish_wide=0, finish_each=1, kept=outer_of([axis.extent for axis in kept]),
             along=outer_of([axis.extent for axis in along]),
         )  # fmt: skip
-        slots = {
-            self.operation.operands[index].name: self.reach_of(position, self.bits[index], kept, along)
-            for position, index in enumerate(arrays)
-        }
+        slots = self.reaches(arrays, kept, along)
         grid, threads = self._blocks(variant, columns), self._threads(variant)
         return Geometry(variant, grid, head, slots, threads, shared=self._shared(variant))
 
-    def _beside(self, arrays: Sequence[int], kept: Sequence[Axis], along: Sequence[Axis]) -> bool:
+    def _beside(
+        self, arrays: Sequence[int], full: Sequence[int], kept: Sequence[Axis], along: Sequence[Axis]
+    ) -> bool:
         """Whether neighbours in memory belong to different rows, each of which lies along one axis."""
         if not kept or len(kept) > AXES or len(along) != 1:
             return False
-        full = [position for position, index in enumerate(arrays) if self.full[index]]
         steps = zip(along[0].strides, arrays, strict=True)
         near = all(abs(step) * self.bits[index] // 8 < _MOST_STEP for step, index in steps)
         return near and all(kept[-1].strides[position] == 1 for position in full)
@@ -101,6 +99,7 @@ class StripeKernels(ReducedRows):
         return None
 
     def _blocks(self, variant: StripeVariant, columns: int) -> int:
+        """Of all clusters."""
         return self.count // columns * self._stripes(variant, columns) * variant.blocks
 
     def _stripes(self, variant: StripeVariant, columns: int) -> int:

@@ -6,16 +6,19 @@ elements that it takes, where they lie, and how what blocks make of them is join
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from index_model import AXES, Slots, divide, outer_offset, view_over
 
 import skuda
-from skuda.launch import registry
+from skuda.launch import compiler, registry
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 from skuda.model.sum_order import GROUP
 from skuda.reference.reductions import in_order
+from skuda.schedules import stripes
 from skuda.schedules.stripe_variants import StripeVariant, stripe_variants
 from skuda.schedules.variant import STAGES
 
@@ -172,6 +175,11 @@ def test_blocks_join_to_the_sum_of_the_reference(length, tables):
 def test_a_stripe_takes_blocks_by_its_length(length, columns, element, expected):
     plan, _, views = planned(SOFTMAX, length, columns, element=element)
     assert registry.make_sku(plan.operation, plan.types, held(plan, views).variant).variant == expected
+
+
+def test_blocks_have_at_most_the_threads_that_the_kernel_has_room_for():
+    warps = re.search(r"STRIPE_WARPS = (\d+);", compiler.headers()["stripe.cuh"])
+    assert int(warps[1]) * 32 == stripes._MOST_THREADS
 
 
 def test_two_blocks_have_room_beside_each_other():

@@ -177,7 +177,7 @@ _SCANS = (
     Scan("scan cummin", (REAL, INT), "Smallest", "", r"\min_{{{0}' \le {0}}} {1}",
          "NaN from the first NaN on; -0 is below +0; of nothing the greatest value of C", of="min"),
     Scan("scan logcumsumexp", (REAL,), "LogSumExp", "", r"\ln \sum_{{{0}' \le {0}}} \exp {1}",
-         f"two are joined as max + log1p(exp(min - max)), {_ORDER}; of nothing -inf", header="scan_log.cuh"),
+         f"two sums are joined beside the largest element, {_ORDER}; of nothing -inf", header="scan_log.cuh"),
     Scan("scan linear_recurrence", (PAIR,), "LinearRecurrence", "", r"\operatorname{{recurrence}}_{{{0}' \le {0}}} {1}",
          f"`y = a * before + b`, joined {_ORDER}; where a or what is before is 0, y is b + before, or b; of nothing 0",
          header="scan_linear.cuh"),

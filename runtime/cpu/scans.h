@@ -8,7 +8,7 @@ constexpr int TILE_GROUPS = SCAN_WARP * SCAN_TILE, TILE = TILE_GROUPS * GROUP;
 // One scan of a row. Places count groups of a tile from the end at which the scan begins.
 template <typename Make> struct Scanner {
   using How = typename Make::How;
-  using V = typename Make::Value;
+  using V = scan_state<Make>;
   ScanGroup<Make> groups[TILE_GROUPS];
   V totals[TILE_GROUPS], before[TILE_GROUPS];
   ScanCarry<How, V> carry;

@@ -333,9 +333,8 @@ __device__ inline f32 logarithm2(f32 x) { return scaled_logarithm(x, 1.0f, 0.0f,
 __device__ inline f32 logarithm10(f32 x) {
   return scaled_logarithm(x, 0x1.344p-2f, 0x1.3509f8p-18f, 0x1.bcb7b2p-2f, -0x1.5b235ep-27f);
 }
-// 1 + x = 2^k (1 + g), with what that sum lost.
-__device__ inline f32 logarithm_one_plus(f32 x) {
-  if (!(x > -1.0f) || is_inf(x)) return logarithm_end(x + 1.0f);
+// 1 + x = 2^k (1 + g), with what that sum lost; for a finite x above -1.
+__device__ inline f32 logarithm_one_plus_near(f32 x) {
   const f32 sum = 1.0f + x, lost = minimum(x, 1.0f) - (sum - maximum(x, 1.0f));
   const i32 above = __float_as_int(sum) - 0x3f3504f3, power = above >> 23;
   const f32 k = f32(power), from = __int_as_float((above & 0x7fffff) + 0x3f3504f3) - 1.0f;
@@ -343,7 +342,11 @@ __device__ inline f32 logarithm_one_plus(f32 x) {
   const f32 g = fused(lost, down, from), g_rest = fused(lost, down, from - g), square = g * g;
   const f32 bent = fused(square * g, one_plus_polynomial(g), fused(-0.5f, square, k * ln2_low(k)));
   const f32 whole = k * ln2_high(k), value = whole + g;
-  return absolute(x) < 0x1p-25f ? x : value + (((whole - value) + g) + (bent + g_rest));
+  return value + (((whole - value) + g) + (bent + g_rest));
+}
+__device__ inline f32 logarithm_one_plus(f32 x) {
+  if (!(x > -1.0f) || is_inf(x)) return logarithm_end(x + 1.0f);
+  return absolute(x) < 0x1p-25f ? x : logarithm_one_plus_near(x);
 }
 
 // (log2(m) / s - c0 - c1 s^2) / s^4, of s^2, for m = (1 + s) / (1 - s) from 0.707 to 1.414.

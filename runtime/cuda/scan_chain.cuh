@@ -67,4 +67,4 @@ template <typename V, int ROWS, int TOTALS, int PARTS> struct ScanChain {
 
 // The chain of a scan.
 template <typename P, int I, int ROWS, int TOTALS, int PARTS>
-using chain_of = ScanChain<typename ScanPasses<P>::template scan<I>::Value, ROWS, TOTALS, PARTS>;
+using chain_of = ScanChain<scan_state<typename ScanPasses<P>::template scan<I>>, ROWS, TOTALS, PARTS>;

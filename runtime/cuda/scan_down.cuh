@@ -13,7 +13,7 @@ template <typename P, int WALKERS_> struct ScanDownSchedule {
 // What a thread has of one scan.
 template <typename S, typename Make> struct DownScan {
   using How = typename Make::How;
-  using V = typename Make::Value;
+  using V = scan_state<Make>;
   static constexpr int TREE = 3;  // levels of a tile
   struct Memory { V of[2][S::WALKERS][S::ROWS]; };
   ScanGroup<Make> groups[SCAN_GROUPS];

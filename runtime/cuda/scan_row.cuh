@@ -34,7 +34,7 @@ template <typename How, int LANES, typename V> __device__ inline V scan_lanes(V 
 // What a thread has of one scan: a group of each tile, and what comes before it.
 template <typename S, typename Make> struct RowScan {
   using How = typename Make::How;
-  using V = typename Make::Value;
+  using V = scan_state<Make>;
   struct Memory { V of[2][S::TILES][SCAN_TILE]; };  // totals of warps; those of a turn are read while others are written
   ScanGroup<Make> groups[S::TILES];
   V before[S::TILES], warps[S::TILES], totals[S::TILES];  // warps: what comes before this one's, of its tile

@@ -7,6 +7,9 @@ constexpr int SCAN_WARP = 32, SCAN_TILE = 8, SCAN_SEGMENT = 16;  // groups of a 
 constexpr int SCAN_HELD_BITS = 128;  // of an element's inputs, at most, that threads hold until they make the outputs
 constexpr int SCAN_THREADS = SCAN_WARP * SCAN_TILE;              // of a block
 
+// What a scan goes on with: its values, or what two of them are joined as.
+template <typename Make> using scan_state = state_t<typename Make::How, typename Make::Value>;
+
 // The passes of a program that scans.
 template <typename P> struct ScanPasses {
   using First = type_at<typename P::Passes, 0>;
@@ -72,7 +75,7 @@ __device__ inline void stepped_keep(
 // Bytes of an element of all scans.
 template <typename P, typename N> struct ScanBytesOf;
 template <typename P, int... I> struct ScanBytesOf<P, Seq<I...>> {
-  static constexpr int value = (int(sizeof(typename ScanPasses<P>::template scan<I>::Value)) + ... + 0);
+  static constexpr int value = (int(sizeof(scan_state<typename ScanPasses<P>::template scan<I>>)) + ... + 0);
 };
 template <typename P> constexpr int scan_bytes = ScanBytesOf<P, make_seq<ScanPasses<P>::scans>>::value;
 
@@ -116,7 +119,7 @@ __device__ inline void compute_group(
 // A group of a scan: what is scanned, then the scan of the group alone.
 template <typename Make> struct ScanGroup {
   using How = typename Make::How;
-  using V = typename Make::Value;
+  using V = scan_state<Make>;
   static constexpr int before = Make::reverse ? 1 : -1;  // where the element is that comes before one
   V of[GROUP];
 

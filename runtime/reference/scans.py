@@ -10,6 +10,7 @@ import numpy as np
 from skuda.model.scan_order import SEGMENT_TILES, TILE_WARPS, WARP_GROUPS
 from skuda.model.sum_order import GROUP
 from skuda.reference.elementary import exp
+from skuda.reference.fused import fma
 
 
 class Join(NamedTuple):
@@ -19,11 +20,15 @@ class Join(NamedTuple):
         of: two values as one, the earlier one first.
         nothing: changes no bit of what it is joined with: the limits of a type as "least" and "greatest"; of pairs two.
         empty: the value of no elements.
+        begin: makes pairs of values, where these are no pairs.
+        end: makes values of pairs.
     """
 
     of: Callable[[np.ndarray, np.ndarray], np.ndarray]
     nothing: float | str | tuple[float, float]
     empty: float | str
+    begin: Callable[[np.ndarray], np.ndarray] = lambda values: values
+    end: Callable[[np.ndarray], np.ndarray] = lambda values: values
 
 
 def _largest(a, b):
@@ -45,13 +50,27 @@ def _extreme(found, a, b, joined: np.ufunc):
     return np.where(zero, np.where(minus, found.dtype.type(-0.0), found.dtype.type(0.0)), found)
 
 
-def _log_of_sum(a, b):
-    """max + log1p(exp(min - max)); the greater one where that is infinite, or the other one is -inf."""
+def _alone(x):
+    return np.stack([x, np.full_like(x, -0.0)])
+
+
+def _log_of_sum(first, later):
+    """Sums of exponentials as pairs along the first axis, `e^largest (1 + more)`: what is less counts beside the larger."""
+    rises, same = later[0] > first[0], later[0] == first[0]
+    high, low = np.where(rises, later[0], first[0]), np.where(rises, first[0], later[0])
+    more, other = np.where(rises, later[1], first[1]), np.where(rises, first[1], later[1])
+    with np.errstate(invalid="ignore"):  # infinities have no difference
+        away = np.where(same, 0, low - high).astype(high.dtype)
+    share = np.where(away < (-87 if away.dtype == np.float32 else -708), -0.0, exp(away)).astype(high.dtype)
+    sums = fma(1 + other, share, more) if more.dtype == np.float32 else (1 + other) * share + more
+    return np.stack([high, sums])
+
+
+def _logarithm(sums):
     from skuda.reference.powers import log1p  # few scans ask for it
 
-    high, low = _largest(a, b), _smallest(a, b)
-    joined = high + log1p(exp(low - high))
-    return np.where((low == -np.inf) | (high == np.inf), high, joined)
+    largest, more = sums
+    return largest + log1p(more)
 
 
 def _linear(first, later):
@@ -68,8 +87,8 @@ JOINS = {
     "cumprod": Join(np.multiply, 1, 1),
     "cummax": Join(_largest, "least", "least"),
     "cummin": Join(_smallest, "greatest", "greatest"),
-    "logcumsumexp": Join(_log_of_sum, "least", "least"),
-    "linear_recurrence": Join(_linear, (1, -0.0), 0),
+    "logcumsumexp": Join(_log_of_sum, (-np.inf, -0.0), "least", _alone, _logarithm),
+    "linear_recurrence": Join(_linear, (1, -0.0), 0, end=lambda steps: steps[1]),
 }
 
 
@@ -88,11 +107,12 @@ def scanned(rows: np.ndarray, name: str, exclusive: bool = False, reverse: bool 
     join = JOINS[name]
     pairs = isinstance(join.nothing, tuple)
     nothing, empty = (_value(each, rows.dtype) for each in (join.nothing, join.empty))
+    rows = join.begin(rows)
     if pairs:
         nothing = nothing.reshape(2, *[1] * (rows.ndim - 1))
     length = rows.shape[-1]
     if not rows.size:
-        return rows[0].copy() if pairs else rows.copy()
+        return join.end(rows).copy()
     count = -(-length // GROUP)
     padded = np.empty((*rows.shape[:-1], count * GROUP), rows.dtype)
     padded[...] = nothing
@@ -106,7 +126,7 @@ def scanned(rows: np.ndarray, name: str, exclusive: bool = False, reverse: bool 
         result = np.concatenate([before, join.of(before, within[..., :-1])], axis=-1)
     else:
         result = join.of(before, within)
-    result = result[1] if pairs else result
+    result = join.end(result)
     result = result.reshape(*result.shape[:-2], count * GROUP)
     result = (result[..., ::-1] if reverse else result)[..., :length].copy()
     if exclusive:

@@ -1,9 +1,8 @@
 """The oracles of scans: what a reduction of each prefix of a row may be, in any order. See binding.py.
 
-logcumsumexp joins two values as max + log1p(exp(min - max)). A join is off by at most u of its result and 4 u beside
-(those of exp, of log1p and of the difference), u = 2^-p, and hands on at most the larger error of the two. Of n
-elements none is in more than n - 1 joins, so the scan is off by at most (n - 1) u (M + 4), M being the largest
-magnitude of an element, and log n.
+logcumsumexp joins sums e^m (1 + r). A join is off by at most 6 u of 1 + r (those of exp, of the difference, of a sum and a
+product or two), u = 2^-p, and hands on at most the larger error of the two. Of n elements none is in more than n - 1
+joins; then come 2 u of the logarithm of 1 + r, which is n at most, and u of the result.
 
 A recurrence joins steps: in a term of n factors are at most 5 n roundings, whatever the order, so the sum is off by at
 most 5 n u / (1 - 5 n u) of the sum of the terms' magnitudes. Nothing is said where a product of neighbours may leave
@@ -116,8 +115,7 @@ def _logarithm(numbers: list[Fraction], form) -> tuple[Fraction, Fraction]:
         total = mpmath.fsum(mpmath.exp(_mpf(max(x - highest, Fraction(-2000)))) for x in numbers)
         exact = highest + _fraction(mpmath.log(total))
     u = Fraction(1, 1 << (form.fraction_bits + 1))
-    most = max(abs(x) for x in numbers) + len(numbers).bit_length()
-    return exact, (len(numbers) - 1) * u * (most + 4)
+    return exact, u * (6 * (len(numbers) - 1) + 2 * len(numbers).bit_length() + abs(exact))
 
 
 @oracle(over="d")

@@ -42,7 +42,7 @@ template <typename P, int N, int LANES, int LIE, bool COLUMN> struct InputAcross
 
   __device__ InputAcross(const ReduceArgs<P>& args, i64 at) {
     const auto& input = args.template elements<N>();
-    row = input.array + args.rows.kept.offset(at, input.reach.kept);
+    row = input.array + args.rows.row_offset(at, input.reach.kept);
   }
   __device__ void load(Groups& groups, const ReduceArgs<P>& args, const Split& split, i64 start, i64 apart) const {
 #pragma unroll
@@ -93,7 +93,7 @@ template <typename P, int S, int LANES, int LIE> struct OutputAcross {
 
   __device__ OutputAcross(const ReduceArgs<P>& args, i64 at) {
     const auto& output = args.template output<stored_output<P, S>>();
-    row = output.array + args.rows.kept.offset(at, output.reach.kept);
+    row = output.array + args.rows.row_offset(at, output.reach.kept);
   }
   __device__ void store(
       const Group& group, const ReduceArgs<P>& args, const SplitAcross<LANES, LIE != COLUMNS_APART>& split, i64 first,

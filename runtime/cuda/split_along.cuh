@@ -36,7 +36,7 @@ template <typename P, int N, int MODE> struct InputAlong {
 
   __device__ InputAlong(const ReduceArgs<P>& args, i64 at) {
     const auto& input = args.template elements<N>();
-    row = input.array + args.rows.kept.offset(at, input.reach.kept);
+    row = input.array + args.rows.row_offset(at, input.reach.kept);
   }
   template <int TURNS>
   __device__ void load(Groups<TURNS>& groups, const ReduceArgs<P>& args, SplitAlong split, i32 start) const {
@@ -57,7 +57,7 @@ template <typename P, int S, int MODE> struct OutputAlong {
   __device__ OutputAlong(const ReduceArgs<P>& args, i64 at, u8* memory)
       : stretch{memory + (MODE == UNIT ? threadIdx.x / 32 * Memory::bytes : 0)} {
     const auto& output = args.template output<stored_output<P, S>>();
-    row = output.array + args.rows.kept.offset(at, output.reach.kept);
+    row = output.array + args.rows.row_offset(at, output.reach.kept);
   }
   __device__ void store(const ReduceArgs<P>& args, const Lanes<E, GROUP>& lanes, i64 first, i32 left) const {
     if constexpr (MODE == UNIT) {

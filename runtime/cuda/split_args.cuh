@@ -92,7 +92,7 @@ template <typename P, int... S, int... A, int... R> struct GivenOf<P, List<Seq<S
 
   template <int I> static __device__ input_t<I> of_input(const SplitArgs<P>& args, i64 row) {
     const auto& input = args.template input<I>();
-    return input_t<I>(::widen(fetch(input.array + args.rows.kept.offset(row, input.reach.kept))));
+    return input_t<I>(::widen(fetch(input.array + args.rows.row_offset(row, input.reach.kept))));
   }
   __device__ typename P::Shared of_row(const SplitArgs<P>& args, i64 row) const {
     return {count, of_input<Operands::of_each_row(R)>(args, row)..., get<S>(scalars)..., get<A>(attributes)...};
@@ -115,7 +115,7 @@ __device__ inline void store_output(const SplitArgs<P>& args, i64 row, const typ
   using Role = RowRole<type_at<typename P::Outputs, O>>;
   const auto& output = args.template output<O>();
   if constexpr (Role::per_row)
-    output.array[args.rows.kept.offset(row, output.reach.kept)] =
+    output.array[args.rows.row_offset(row, output.reach.kept)] =
         narrow_to<element_out<P, O>>::from(shared.*Role::member);
 }
 template <typename P, int... R, int... O>

@@ -34,6 +34,16 @@ struct Reduction {
   // Whether a row lies along one axis.
   __device__ bool one_axis() const { return i32(along.first_axis) >= AXES - 1; }
 
+  // Elements between an operand's start and that of a row; of two axes without a loop.
+  __device__ i64 row_offset(i64 row, const Strides& strides) const {
+    if (i32(kept.first_axis) == AXES - 2 && u64(row) >> 31 == 0) {
+      const Divide& inner = kept.extent[AXES - 1];
+      const i32 above = inner(i32(row));
+      return above * strides.of[AXES - 2] + (i32(row) - above * i32(inner.divisor)) * strides.of[AXES - 1];
+    }
+    return kept.offset(row, strides);
+  }
+
   // Elements between the start of a row and one of its elements; of two axes without a loop.
   __device__ i64 offset(i64 index, const Strides& strides) const {
     if (one_axis()) return index * strides.of[AXES - 1];
@@ -156,6 +166,18 @@ __device__ inline void load_columns(
     const Reach& reach, const Beside<LANES, ALIGNED>& columns) {
   const storage_t<E>* at[GROUP];
   addresses_along<LANES>(at, row, first, i32(min(end - first, i64(GROUP))), rows, reach.along);
+  if (LANES > 1 && rows.length == 1) {  // of a row of one element
+    Lanes<E, LANES> own = {};
+    if constexpr (ALIGNED) {
+      own = load<true, E, LANES, ONCE>(at[0], 0, LANES);
+    } else {
+#pragma unroll
+      for (int lane = 0; lane < LANES; ++lane) own.data[lane] = at[0][columns.step(lane)];
+    }
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) lanes[i] = own;
+    return;
+  }
   if constexpr (ALIGNED && LANES > 1) {
 #pragma unroll
     for (int i = 0; i < GROUP; ++i) lanes[i] = load<true, E, LANES, ONCE>(at[i], 0, LANES);
@@ -240,14 +262,20 @@ template <typename E, int LANES, bool ALIGNED, int COUNT>
 __device__ inline void load_elements(
     Lanes<E, GROUP> (&lanes)[COUNT], const storage_t<E>* array, i64 first_row, i64 first, i64 end,
     const Reduction& rows, const Reach& reach, const Beside<LANES, ALIGNED>& columns) {
+  const storage_t<E>* row = array;
+  if (COUNT > 1 || LANES == 1) row += rows.row_offset(first_row, reach.kept);
+  const i64 beside = reach.kept.of[AXES - 1];  // of several columns; 0 where all have the same elements
 #pragma unroll
   for (int lane = 0; lane < COUNT; ++lane) {
-    const storage_t<E>* row = array;
-    if (COUNT > 1 || LANES == 1) row += rows.kept.offset(first_row + columns.step(lane), reach.kept);
+    if (lane > 0 && beside == 0) {
+      lanes[lane] = lanes[0];
+      continue;
+    }
     const storage_t<E>* at[GROUP];
-    addresses_along<LANES>(at, row, first, i32(min(end - first, i64(GROUP))), rows, reach.along);
+    addresses_along<LANES>(
+        at, row + columns.step(lane) * beside * (COUNT > 1), first, i32(min(end - first, i64(GROUP))), rows, reach.along);
 #pragma unroll
-    for (int i = 0; i < GROUP; ++i) lanes[lane].data[i] = fetch(at[i]);
+    for (int i = 0; i < GROUP; ++i) lanes[lane].data[i] = i > 0 && rows.length == 1 ? lanes[lane].data[0] : fetch(at[i]);
   }
 }
 template <typename E, int LANES, bool ALIGNED>

@@ -63,7 +63,7 @@ template <typename P, int N, int LANES> struct StripeInput {
     const auto& input = args.template elements<N>();
     const i64 step = input.reach.along.of[AXES - 1];
     const storage_t<E>* const from =
-        input.array + args.rows.kept.offset(thread.row, input.reach.kept) + thread.first(turn) * step;
+        input.array + args.rows.row_offset(thread.row, input.reach.kept) + thread.first(turn) * step;
 #pragma unroll
     for (int i = 0; i < GROUP; ++i)
       if (i < exist)
@@ -270,7 +270,7 @@ template <typename P, int LANES, int BLOCKS, int... N> struct StripeOf<P, LANES,
   __device__ void store_places(const Lanes<element_out<P, O>, LANES> (&of)[GROUP], i32 first, i32 exist) const {
     const auto& output = args.template output<O>();
     store_columns<element_out<P, O>>(
-        output.array + args.rows.kept.offset(thread.row, output.reach.kept), first, exist, args.rows, output.reach,
+        output.array + args.rows.row_offset(thread.row, output.reach.kept), first, exist, args.rows, output.reach,
         thread.columns, of);
   }
 

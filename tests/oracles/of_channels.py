@@ -66,35 +66,21 @@ def _instance_norm_backward(d_output, input, weight, eps, T, W) -> tuple[list, S
 
 
 def _group_norm_backward(d_output, input, weight, eps, T, W) -> tuple[list, list[Span], list[Span]]:
-    """The same of groups: r * (g - mean(g) - h * mean(g * h)) with r the inverse deviation of a group, h the group
-    standardized and g = dy * weight, where means are those over channels of the means of each channel, weighted."""
+    """The same of groups, with g = dy * weight: r * (g - mean(g) - h * mean(g * h)), with r the inverse deviation of a
+    group, h the group standardized, and means over it."""
     form = compute_format(T)
     channels = len(input[0]) if input else 0
     weights = [_parameter(each, W) for each in weight or [None] * channels]
     of_input, products, gradients = [], [[] for _ in range(channels)], [[] for _ in range(channels)]
     for gradient, group in zip(d_output, input, strict=True):
         dy = [_points(each, T) for each in gradient]
-        h, r = rows.standardized_by(_points(_joined(group), T), eps, form)
-        h = _split(h, channels)
-        parts = [_products(*pair, form) for pair in zip(dy, h, strict=True)]
-        shares = [_mean([_scaled(_mean(x, form), w, form) for x, w in zip(of, weights)], form) for of in (dy, parts)]
-        of_input.append([
-            [_slope(_scaled(g, w, form), y, r, shares, form) for g, y in zip(*pair, strict=True)]
-            for *pair, w in zip(dy, h, weights, strict=True)
-        ])  # fmt: skip
-        for index in range(channels):
-            products[index].append(spans.total(parts[index], form))
-            gradients[index].append(spans.total(dy[index], form))
+        weighted = _joined([_weighted(each, w, None, form) for each, w in zip(dy, weights, strict=True)])
+        slope, h = rows.standardized_gradient(weighted, _points(_joined(group), T), eps, form)
+        of_input.append(_split(slope, channels))
+        for index, (own, part) in enumerate(zip(dy, _split(h, channels), strict=True)):
+            products[index].append(spans.total(_products(own, part, form), form))
+            gradients[index].append(spans.total(own, form))
     return of_input, *([spans.total(each, form) for each in sums] for sums in (products, gradients))
-
-
-def _slope(g: Span, h: Span, r: Span, shares: Sequence[Span], form) -> Span:
-    rest = spans.subtract(spans.subtract(g, shares[0], form), spans.multiply(h, shares[1], form), form)
-    return spans.multiply(r, rest, form)
-
-
-def _scaled(value: Span, weight: Span | None, form) -> Span:
-    return value if weight is None else spans.multiply(value, weight, form)
 
 
 def _products(a: Sequence[Span], b: Sequence[Span], form) -> list[Span]:

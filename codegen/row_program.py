@@ -294,6 +294,7 @@ class RowProgram(ProgramInCuda):
             "bool SOMETIMES": "true" if each.guards else "",
             "bool CAREFUL": "true" if any("FAST" in text for text in (*statements, *formulas)) else "",
             "bool GROUPED": "true" if printer.grouped else "",
+            "bool RANDOM": "true" if any("random_" in text for text in (*statements, *formulas)) else "",
         }
         return PassText(
             name,

@@ -108,10 +108,12 @@ template <typename C> __device__ inline C picked_sum(C value, C count) { return 
 // SOMETIMES: whether only some calls want it: those for which `wanted` is true. What it makes is 0 in the others.
 // GROUPED: whether there are forms of groups of neighbours that `apart` holds for, of their first element.
 // `takes_columns`: whether a call wants the columns that it reads from memory.
+// RANDOM: whether it makes random numbers.
 // REPEATS: whether it is made again for as long as `rising`, which is `first` and then `next`, rises.
 struct PassDefaults {
   static constexpr u32 READS = 0, TAKES = 0, HELD_FRESH = 0, HELD_TAKEN = 0;
-  static constexpr bool CAREFUL = false, PER_ROW = false, SOMETIMES = false, GROUPED = false, REPEATS = false;
+  static constexpr bool CAREFUL = false, PER_ROW = false, SOMETIMES = false, GROUPED = false, REPEATS = false,
+                        RANDOM = false;
   PassDefaults() = default;
   template <typename S> __device__ explicit PassDefaults(const S&) {}
   __device__ bool fast() const { return true; }

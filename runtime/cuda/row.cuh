@@ -23,6 +23,31 @@ template <typename P, typename Pass, int I> struct ValueGroup {
   }
 };
 
+// What a pass makes of an element. Random numbers take many instructions: out of line where few calls, or few numbers, ask.
+template <typename Values, typename Held> struct MadeApart {
+  Values values;
+  Held held;
+  bool usual;
+};
+template <int FAST, int KNOWN, typename Values, typename Pass, typename Element, typename Held>
+__device__ __noinline__ MadeApart<Values, Held> made_apart(const Pass pass, const Element element, Held held) {
+  bool usual = true;
+  const Values values = pass.template of<FAST, KNOWN>(element, held, usual);
+  return {values, held, usual};
+}
+template <int FAST, int KNOWN, typename Pass, typename Element, typename Held>
+__device__ inline auto made_of_element(const Pass& pass, const Element& element, Held& held, bool& usual) {
+  using Values = decltype(pass.template of<FAST, KNOWN>(element, held, usual));
+  if constexpr (Pass::RANDOM && (Pass::SOMETIMES || !FAST)) {
+    const auto made = made_apart<FAST, KNOWN, Values>(pass, element, held);
+    held = made.held;
+    usual &= made.usual;
+    return made.values;
+  } else {
+    return pass.template of<FAST, KNOWN>(element, held, usual);
+  }
+}
+
 // Computes the values of a chunk. AGAIN: once more, where the values that several passes use are known.
 template <typename S, typename Pass, int FAST, bool AGAIN, typename Chunk, typename Held, typename Groups, int... I>
 __device__ inline void compute_chunk(
@@ -35,7 +60,7 @@ __device__ inline void compute_chunk(
   for (int lane = 0; lane < GROUP; ++lane) {
     Held own;
     if constexpr (S::HOLD && KNOWS) own = held[chunk * GROUP + lane];
-    const auto values = pass.template of<FAST, KNOWN>(element_in_lane<P, Pass::READS>(shares, lane), own, usual);
+    const auto values = made_of_element<FAST, KNOWN>(pass, element_in_lane<P, Pass::READS>(shares, lane), own, usual);
     if constexpr (S::HOLD && Pass::HELD_FRESH != 0 && !AGAIN) held[chunk * GROUP + lane] = own;
     (get<I>(groups).set(lane, get<I>(values), first), ...);
   }

@@ -206,11 +206,23 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_across<P, LANES, LIE != 
   }
   let_next_begin();
   const i32 team = 1 << split.team, width = LANES << split.wide, warps = max(team / 32, 1);
-  join_warps<LANES>(totals, split.wide, team, scratch);
+  const bool alone = split.team == split.wide;  // no threads below each other: a team is a warp's, or a part of one
+  if (!alone) {
+    join_warps<LANES>(totals, split.wide, team, scratch);
+  } else if constexpr (LANES == 1) {
+    if (split.columns.count > 0) keep_total<P>(args, split.row, split.number, totals[0]);
+    return;
+  } else {
+#pragma unroll
+    for (int lane = 0; lane < LANES; ++lane) scratch[threadIdx.x * LANES + lane] = totals[lane];
+    __syncwarp();
+  }
   const Accumulator<P>* const own = scratch + i32(threadIdx.x >> split.team) * warps * width;
   for (i32 i = threadIdx.x & (team - 1); i < width; i += team) {
     const i64 column = split.tile * width + split.columns.column_at(i), row = split.table * rows.columns + column;
     if (column >= rows.columns || row >= rows.rows) continue;
-    keep_total<P>(args, row, split.number, joined<8>(own, width, i, team));
+    const Accumulator<P> total = alone ? own[i] : joined<8>(own, width, i, team);
+    if constexpr (LANES > 1) keep_total<P>(args, TableColumn{split.table, column}, split.number, total);
+    else keep_total<P>(args, row, split.number, total);
   }
 }

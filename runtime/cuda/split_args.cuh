@@ -90,11 +90,12 @@ template <typename P, int... S, int... A, int... R> struct GivenOf<P, List<Seq<S
         scalars{input_t<first_scalar + S>(args.template input<first_scalar + S>().value())...},
         attributes{attribute_t<A>(args.template attribute<A>())...} {}
 
-  template <int I> static __device__ input_t<I> of_input(const SplitArgs<P>& args, i64 row) {
+  // Row: its number, or a TableColumn.
+  template <int I, typename Row> static __device__ input_t<I> of_input(const SplitArgs<P>& args, const Row& row) {
     const auto& input = args.template input<I>();
     return input_t<I>(::widen(fetch(input.array + args.rows.row_offset(row, input.reach.kept))));
   }
-  __device__ typename P::Shared of_row(const SplitArgs<P>& args, i64 row) const {
+  template <typename Row> __device__ typename P::Shared of_row(const SplitArgs<P>& args, const Row& row) const {
     return {count, of_input<Operands::of_each_row(R)>(args, row)..., get<S>(scalars)..., get<A>(attributes)...};
   }
   // For the pass: what it does not take is not read, for compilers keep the loops that find where it lies.
@@ -110,30 +111,31 @@ using Given = GivenOf<P, List<make_seq<operands_of<P>::scalars>, make_seq<operan
                               make_seq<operands_of<P>::per_row>>>;
 
 // The outputs that a row has one of.
-template <typename P, int O>
-__device__ inline void store_output(const SplitArgs<P>& args, i64 row, const typename P::Shared& shared) {
+template <typename P, int O, typename Row>
+__device__ inline void store_output(const SplitArgs<P>& args, const Row& row, const typename P::Shared& shared) {
   using Role = RowRole<type_at<typename P::Outputs, O>>;
   const auto& output = args.template output<O>();
   if constexpr (Role::per_row)
     output.array[args.rows.row_offset(row, output.reach.kept)] =
         narrow_to<element_out<P, O>>::from(shared.*Role::member);
 }
-template <typename P, int... R, int... O>
+template <typename P, typename Row, int... R, int... O>
 __device__ inline void finish_row(
-    const ReduceArgs<P>& args, i64 row, const Accumulator<P>& found, Seq<R...>, Seq<O...>) {
+    const ReduceArgs<P>& args, const Row& row, const Accumulator<P>& found, Seq<R...>, Seq<O...>) {
   typename P::Shared shared = Given<P>(args).of_row(args, row);
   ((shared.*reduction_at<P, R>::member = result_of(get<R>(found))), ...);
   P::finish(shared);
   (store_output<P, O>(args, row, shared), ...);
 }
-template <typename P> __device__ inline void finish_row(const ReduceArgs<P>& args, i64 row, Accumulator<P> found) {
+template <typename P, typename Row>
+__device__ inline void finish_row(const ReduceArgs<P>& args, const Row& row, Accumulator<P> found) {
   if (args.rows.length == 0) found = Accumulator<P>::empty();
   finish_row<P>(args, row, found, reductions_of<P>(), typename P::Outputs::Index());
 }
 
 // What a block has made of its split of a row: the row's outputs, if that is all of it; else for the kernel that joins.
-template <typename P>
-__device__ inline void keep_total(const ReduceArgs<P>& args, i64 row, i64 split, const Accumulator<P>& total) {
+template <typename P, typename Row>
+__device__ inline void keep_total(const ReduceArgs<P>& args, const Row& row, i64 split, const Accumulator<P>& total) {
   if (args.rows.splits.divisor == 1) finish_row<P>(args, row, total);
-  else args.accumulators[split * args.rows.rows + row] = total;
+  else args.accumulators[split * args.rows.rows + args.rows.row_at(row)] = total;
 }

@@ -5,6 +5,11 @@
 
 constexpr int LINE = 128;  // bytes of memory that come together
 
+// A row, told by the table in which it lies beside others.
+struct TableColumn {
+  i64 table, column;
+};
+
 // Rows of `length` elements. Where an element lies is told by two index spaces: that of the rows, `kept`, and that
 // along a row, `along`.
 struct Reduction {
@@ -43,6 +48,15 @@ struct Reduction {
     }
     return kept.offset(row, strides);
   }
+  // The same of a column of a table.
+  __device__ i64 row_offset(const TableColumn& at, const Strides& strides) const {
+    const i64 beside = at.column * strides.of[AXES - 1];
+    if (i32(kept.first_axis) >= AXES - 1) return beside;
+    if (i32(kept.first_axis) == AXES - 2) return at.table * strides.of[AXES - 2] + beside;
+    return kept.offset(at.table * columns, strides) + beside;
+  }
+  __device__ i64 row_at(i64 row) const { return row; }
+  __device__ i64 row_at(const TableColumn& at) const { return at.table * columns + at.column; }
 
   // Elements between the start of a row and one of its elements; of two axes without a loop.
   __device__ i64 offset(i64 index, const Strides& strides) const {

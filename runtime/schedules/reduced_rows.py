@@ -67,6 +67,7 @@ class ReducedRows(KernelGeometry):
                 axis.strides[position] * self.bits[arrays[position]]
                 % min(128, lanes * self.bits[arrays[position]]) == 0
                 for axis in outer
+                if axis.extent > 1
                 for position in full
             )
         )

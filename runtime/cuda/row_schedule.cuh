@@ -2,6 +2,8 @@
 #pragma once
 #include "row_args.cuh"
 
+constexpr int RANDOM_REGISTERS = 128;  // of a thread that makes random numbers
+
 // What a schedule of rows is for a program. THREADS hold a row, GROUP neighbours each, CHUNKS times. KEEP: all of it at
 // once, so that it is read once; otherwise each pass reads it again. MODE: how its elements lie.
 template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct RowSchedule {
@@ -60,9 +62,13 @@ template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct R
     ((most = larger(most, values_of(typename Pass::Makes(), pass++ == LAST))), ...);
     return most;
   }
-  // Blocks that a multiprocessor is to have room for.
+  template <typename... Pass> static __device__ constexpr bool makes_random(List<Pass...>) {
+    return (Pass::RANDOM || ...);
+  }
+  // Blocks that a multiprocessor is to have room for. Random numbers are made, not waited for.
   static __device__ constexpr int blocks() {
     if (!KEEP || MODE == STEPPED) return 1;
+    if (makes_random(Passes())) return larger(1, (1 << 16) / (BLOCK * RANDOM_REGISTERS));
     if (MODE == WHOLE || STAGED)
       return blocks_of(THREADS, CHUNKS, P::LIVE_BITS, ROW_REGISTERS + ROW_VALUE_REGISTERS * most_values(Passes()));
     return blocks_unaligned(

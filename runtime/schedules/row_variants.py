@@ -139,7 +139,7 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     bits = sum(operation.bits(operand, types) for operand in operation.read if operand.dims == operation.space)
     if operation.of_alternative or operation.analysis.scans:
         return ()
-    found = _row_variants(bits, bool(operation.analysis.stack))
+    found = _row_variants(bits, bool(operation.analysis.stack), operation.analysis.repeats)
     if not operation.analysis.reductions and all(operand.dims != operation.space for operand in operation.outputs):
         return tuple([next(each for each in found if each.mode is mode) for mode in RowMode])  # no pass reads rows
     if operation.holds_alone:
@@ -172,8 +172,8 @@ def _with_few(found: tuple[RowVariant, ...]) -> tuple[RowVariant, ...]:
 
 
 @cache
-def _row_variants(bits: int, costly: bool) -> tuple[RowVariant, ...]:
-    """Of inputs of so many bits an element; costly: values are held beside them.
+def _row_variants(bits: int, costly: bool, repeats: bool) -> tuple[RowVariant, ...]:
+    """Of inputs of so many bits an element; costly: values are held beside them; repeats: a pass is made several times.
 
     Of long narrow rows more are under way where threads hold twice as much, for what a thread needs besides it needs
     half as often. Where values are held, or rows are not in whole words, there are too few registers for that; there
@@ -186,7 +186,7 @@ def _row_variants(bits: int, costly: bool) -> tuple[RowVariant, ...]:
             for more in _held_chunks(mode, threads, chunks, bits) if costly else ():
                 found.append(RowVariant("row", layout, f"x{more}{suffix}", threads // 2, more, True, mode, True))
             long = threads >= TUNED.halved_threads and chunks == ACCUMULATOR_GROUPS
-            if long and mode is RowMode.WHOLE and bits <= TUNED.halved_bits and not costly:
+            if long and mode is RowMode.WHOLE and bits <= TUNED.halved_bits and not costly and not repeats:
                 threads, chunks = threads // 2, chunks * 2
             most = min(_THREAD_REGISTERS, _REGISTERS // threads)
             whole = mode is RowMode.WHOLE

@@ -180,18 +180,6 @@ __device__ inline void load_columns(
     const Reach& reach, const Beside<LANES, ALIGNED>& columns) {
   const storage_t<E>* at[GROUP];
   addresses_along<LANES>(at, row, first, i32(min(end - first, i64(GROUP))), rows, reach.along);
-  if (LANES > 1 && rows.length == 1) {  // of a row of one element
-    Lanes<E, LANES> own = {};
-    if constexpr (ALIGNED) {
-      own = load<true, E, LANES, ONCE>(at[0], 0, LANES);
-    } else {
-#pragma unroll
-      for (int lane = 0; lane < LANES; ++lane) own.data[lane] = at[0][columns.step(lane)];
-    }
-#pragma unroll
-    for (int i = 0; i < GROUP; ++i) lanes[i] = own;
-    return;
-  }
   if constexpr (ALIGNED && LANES > 1) {
 #pragma unroll
     for (int i = 0; i < GROUP; ++i) lanes[i] = load<true, E, LANES, ONCE>(at[i], 0, LANES);
@@ -289,7 +277,7 @@ __device__ inline void load_elements(
     addresses_along<LANES>(
         at, row + columns.step(lane) * beside * (COUNT > 1), first, i32(min(end - first, i64(GROUP))), rows, reach.along);
 #pragma unroll
-    for (int i = 0; i < GROUP; ++i) lanes[lane].data[i] = i > 0 && rows.length == 1 ? lanes[lane].data[0] : fetch(at[i]);
+    for (int i = 0; i < GROUP; ++i) lanes[lane].data[i] = fetch(at[i]);
   }
 }
 template <typename E, int LANES, bool ALIGNED>

@@ -86,8 +86,10 @@ __device__ inline f64 mantissa(f64 x, f64& k) {
   return __longlong_as_double((above & 0xfffffffffffffll) + 0x3fe6a09e60000000ll);
 }
 
-__device__ inline f32 logarithm_polynomial(f32 z) {
-  return unfused_polynomial(z, 0x1.ddd04ep-3f, 0x1.245c3cp-2f, 0x1.9999ecp-2f, 0x1.555556p-1f);
+// (log(1 + g) - g + g^2 / 2) / g^3 for 1 + g from 0.707 to 1.414.
+__device__ inline f32 one_plus_polynomial(f32 g) {
+  return fused_polynomial(g, 0x1.1b442ep-4f, -0x1.e2f82p-4f, 0x1.e657c8p-4f, -0x1.fb416ap-4f, 0x1.23322ep-3f,
+      -0x1.5562eap-3f, 0x1.99a54cp-3f, -0x1.ffffeep-3f, 0x1.555546p-2f);
 }
 __device__ inline f64 logarithm_polynomial(f64 z) {
   return unfused_polynomial(z, 0x1.0c0569de6604dp-3, 0x1.0fbe69b2a187bp-3, 0x1.3b1c370092383p-3, 0x1.745cf8fccb602p-3,
@@ -107,13 +109,19 @@ __device__ inline f64 logarithm_end(f64 x) {
                   : x < 0.0 ? __longlong_as_double(0x7fffffffffffffffll) : x;
 }
 
-// Of a finite x above 0. s is the IEEE quotient f / (2 + f): the divisor lies in 1.7 .. 2.5, and f is 0 or no less than its
-// last bit.
-template <typename C> __device__ inline C sure_logarithm(C x) {
-  C k;
-  const C f = mantissa(x, k) - C(1), sum = C(2) + f, inverse_sum = inverse(sum), near = f * inverse_sum;
-  const C half = C(0.5) * f * f, s = fused(-fused(sum, near, -f), inverse_sum, near), z = s * s;
-  const C rest = s * (half + z * logarithm_polynomial(z)) + k * ln2_low(x);
+// Of a finite x above 0. In f64 s is the IEEE quotient f / (2 + f): the divisor lies in 1.7 .. 2.5, and f is 0 or no less
+// than its last bit.
+__device__ inline f32 sure_logarithm(f32 x) {
+  f32 k;
+  const f32 g = mantissa(x, k) - 1.0f, square = g * g;
+  const f32 bent = fused(square * g, one_plus_polynomial(g), fused(-0.5f, square, k * ln2_low(x)));
+  return fused(k, ln2_high(x), g + bent);
+}
+__device__ inline f64 sure_logarithm(f64 x) {
+  f64 k;
+  const f64 f = mantissa(x, k) - 1.0, sum = 2.0 + f, inverse_sum = inverse(sum), near = f * inverse_sum;
+  const f64 half = 0.5 * f * f, s = fused(-fused(sum, near, -f), inverse_sum, near), z = s * s;
+  const f64 rest = s * (half + z * logarithm_polynomial(z)) + k * ln2_low(x);
   return k * ln2_high(x) - ((half - rest) - f);
 }
 template <typename C> __device__ inline C logarithm(C x) {

@@ -314,11 +314,6 @@ __device__ inline f32 exponential_less_one(f32 x) {
   return absolute(x) < 0x1p-25f ? x : value + value;
 }
 
-// (log(1 + g) - g + g^2 / 2) / g^3 for 1 + g from 0.707 to 1.414.
-__device__ inline f32 one_plus_polynomial(f32 g) {
-  return fused_polynomial(g, 0x1.1b442ep-4f, -0x1.e2f82p-4f, 0x1.e657c8p-4f, -0x1.fb416ap-4f, 0x1.23322ep-3f,
-      -0x1.5562eap-3f, 0x1.99a54cp-3f, -0x1.ffffeep-3f, 0x1.555546p-2f);
-}
 // k unit + log(1 + g) scale of x = 2^k (1 + g); unit and scale in two parts each, the first of unit with few digits.
 __device__ inline f32 scaled_logarithm(f32 x, f32 unit, f32 unit_rest, f32 scale, f32 scale_rest) {
   if (!(x > 0.0f) || is_inf(x)) return logarithm_end(x);

@@ -166,9 +166,12 @@ class _Log:
         self.polynomial = tuple(map(_hex, polynomial))  # highest power first
 
 
-_LOG_F32 = _Log(
-    ("0x1.62e4p-1", "0x1.7f7d1cp-20"), ("0x1.ddd04ep-3", "0x1.245c3cp-2", "0x1.9999ecp-2", "0x1.555556p-1")
-)
+# In f32 of (log(1 + g) - g + g^2 / 2) / g^3 for 1 + g from 0.707 to 1.414, in f64 of fdlibm's.
+LOG_F32 = _Log(
+    ("0x1.62e4p-1", "0x1.7f7d1cp-20"),
+    ("0x1.1b442ep-4", "-0x1.e2f82p-4", "0x1.e657c8p-4", "-0x1.fb416ap-4", "0x1.23322ep-3", "-0x1.5562eap-3",
+     "0x1.99a54cp-3", "-0x1.ffffeep-3", "0x1.555546p-2"),
+)  # fmt: skip
 _LOG_F64 = _Log(
     ("0x1.62e42feep-1", "0x1.a39ef35793c76p-33"),
     ("0x1.0c0569de6604dp-3", "0x1.0fbe69b2a187bp-3", "0x1.3b1c370092383p-3", "0x1.745cf8fccb602p-3",
@@ -182,20 +185,25 @@ def log(x):
     NaN gives NaN, 0 gives -inf, below 0 gives NaN, inf gives inf.
     """
     x = np.asarray(x)
-    by = _LOG_F32 if x.dtype == np.float32 else _LOG_F64
+    by = LOG_F32 if x.dtype == np.float32 else _LOG_F64
     C = x.dtype.type
     m, k = np.frexp(x)  # m in [1/2, 1)
     low = m < C(_SQRT_HALF)
     f = np.where(low, m + m, m) - C(1)
     power = (k - low).astype(x.dtype)
-    half = C(0.5) * f * f
-    s = f / (C(2) + f)
-    z = s * s
-    p = np.full_like(z, by.polynomial[0])
-    for coefficient in by.polynomial[1:]:
-        p = p * z + C(coefficient)
-    rest = s * (half + z * p) + power * C(by.ln2[1])
-    value = power * C(by.ln2[0]) - ((half - rest) - f)
+    if C is np.float32:
+        square = f * f
+        bent = fma32(square * f, polynomial(by.polynomial, f), fma32(C(-0.5), square, power * C(by.ln2[1])))
+        value = fma32(power, C(by.ln2[0]), f + bent)
+    else:
+        half = C(0.5) * f * f
+        s = f / (C(2) + f)
+        z = s * s
+        p = np.full_like(z, by.polynomial[0])
+        for coefficient in by.polynomial[1:]:
+            p = p * z + C(coefficient)
+        rest = s * (half + z * p) + power * C(by.ln2[1])
+        value = power * C(by.ln2[0]) - ((half - rest) - f)
     value = np.where(x == 0, C(-np.inf), np.where(x < 0, C(np.nan), value))
     return np.where(np.isnan(x) | (x == C(np.inf)), x, value)
 

@@ -11,8 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from skuda.reference.double_double import hexadecimal
-from skuda.reference.elementary import F32, fma32, polynomial
-from skuda.reference.powers import LOG_F32
+from skuda.reference.elementary import F32, LOG_F32, fma32, polynomial
 
 _C = np.float32
 _LN2 = tuple(map(_C, F32.ln2))
@@ -73,7 +72,7 @@ def _logarithm_parts(a, a_rest, inverse_a):
     k, g = (above >> 23).astype(_C), ((above & 0x7FFFFF) + 0x3F3504F3).view(_C) - _C(1)
     square, whole = g * g, k * _LN2[0]
     log = whole + g
-    bent = fma32(square * g, polynomial(LOG_F32, g), _C(-0.5) * square)
+    bent = fma32(square * g, polynomial(LOG_F32.polynomial, g), _C(-0.5) * square)
     return log, ((whole - log) + g) + fma32(a_rest, inverse_a, fma32(k, _LN2[1], bent))
 
 

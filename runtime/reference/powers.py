@@ -24,7 +24,7 @@ from skuda.reference.double_double import (
     two_sum,
     two_to_the,
 )
-from skuda.reference.elementary import F32, fma32, integer, nearest_power, polynomial
+from skuda.reference.elementary import F32, LOG_F32, fma32, integer, nearest_power, polynomial
 from skuda.reference.fused import fused_horner, multiply_add
 
 _EVEN = hexadecimal(
@@ -42,10 +42,6 @@ EXPM1_F32 = hexadecimal(
 )  # fmt: skip
 _MINUS_LN2_F32 = tuple(map(np.float32, hexadecimal("-0x1.62e4p-1", "-0x1.7f7d1cp-20")))  # in two parts
 # (log(1 + g) - g + g^2 / 2) / g^3; the logarithms of 2 and e to base 2 and 10, in two parts each.
-LOG_F32 = hexadecimal(
-    "0x1.1b442ep-4", "-0x1.e2f82p-4", "0x1.e657c8p-4", "-0x1.fb416ap-4", "0x1.23322ep-3",
-    "-0x1.5562eap-3", "0x1.99a54cp-3", "-0x1.ffffeep-3", "0x1.555546p-2",
-)  # fmt: skip
 _UNITS_LOG2 = tuple(map(np.float32, hexadecimal("0x1p+0", "0x0p+0", "0x1.715476p+0", "0x1.4ae0cp-26")))
 _UNITS_LOG10 = tuple(map(np.float32, hexadecimal("0x1.344p-2", "0x1.3509f8p-18", "0x1.bcb7b2p-2", "-0x1.5b235ep-27")))
 _LN2_F32 = np.float32(float.fromhex("0x1.62e43p-1"))
@@ -323,7 +319,7 @@ def _scaled_f32(x, unit, unit_rest, scale, scale_rest):
     C = np.float32
     k, g = _near_one_f32(x)
     square = g * g
-    bent = fma32(square * g, polynomial(LOG_F32, g), C(-0.5) * square)
+    bent = fma32(square * g, polynomial(LOG_F32.polynomial, g), C(-0.5) * square)
     near = g * scale
     near_rest = fma32(C(-0.5) * scale, fma32(g, g, -square), fma32(g, scale, -near))
     small = fma32(bent, scale, fma32(g, scale_rest, fma32(k, unit_rest, near_rest)))
@@ -342,7 +338,7 @@ def _log1p_f32(x):
     g = fma32(lost, down, start)
     g_rest = fma32(lost, down, start - g)
     square = g * g
-    bent = fma32(square * g, polynomial(LOG_F32, g), fma32(C(-0.5), square, k * -_MINUS_LN2_F32[1]))
+    bent = fma32(square * g, polynomial(LOG_F32.polynomial, g), fma32(C(-0.5), square, k * -_MINUS_LN2_F32[1]))
     whole = k * -_MINUS_LN2_F32[0]
     value = whole + g
     return np.where(np.abs(x) < C(2.0**-25), x, _limited(x + C(1), value + (((whole - value) + g) + (bent + g_rest))))

@@ -1,8 +1,8 @@
 """The oracles of scans: what a reduction of each prefix of a row may be, in any order. See binding.py.
 
-logcumsumexp joins sums e^m (1 + r). A join is off by at most 6 u of 1 + r (those of exp, of the difference, of a sum and a
-product or two), u = 2^-p, and hands on at most the larger error of the two. Of n elements none is in more than n - 1
-joins; then come 2 u of the logarithm of 1 + r, which is n at most, and u of the result.
+logcumsumexp joins sums e^m (1 + r). A join is off by at most 6 u of 1 + r (those of exp, of the difference, of a sum
+and a product or two), u = 2^-p, and hands on at most the larger error of the two. Of n elements none is in more than
+n - 1 joins; then come 2 u of the logarithm of 1 + r, which is n at most, and u of the result.
 
 A recurrence joins steps: in a term of n factors are at most 5 n roundings, whatever the order, so the sum is off by at
 most 5 n u / (1 - 5 n u) of the sum of the terms' magnitudes. Nothing is said where a product of neighbours may leave

@@ -89,7 +89,8 @@ class PlanWithAlternative(Plan):
     def _geometry(self, checked: Sequence[View | int | float]) -> Geometry:
         if self.operation.holds_alone:
             return self._held_geometry(checked)
-        if self._stripes is not None and self._lie_apart(checked):
+        several = prod(self._extents[1]) > 1  # a row of one element has no neighbours
+        if self._stripes is not None and several and self._lie_apart(checked):
             held = self._stripes.geometry(layouts(self, checked))
             if held is not None:
                 return held

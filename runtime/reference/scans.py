@@ -55,7 +55,7 @@ def _alone(x):
 
 
 def _log_of_sum(first, later):
-    """Sums of exponentials as pairs along the first axis, `e^largest (1 + more)`: the lesser counts beside the larger."""
+    """Sums of exponentials, pairs along the first axis, `e^largest (1 + more)`; the lesser counts beside the larger."""
     rises, same = later[0] > first[0], later[0] == first[0]
     high, low = np.where(rises, later[0], first[0]), np.where(rises, first[0], later[0])
     more, other = np.where(rises, later[1], first[1]), np.where(rises, first[1], later[1])

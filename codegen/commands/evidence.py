@@ -101,9 +101,9 @@ def with_block(readme: Path, records: Records) -> str:
 
 
 def block(records: Records) -> str:
-    """What the newest record of the bench and all of kernels say in a few lines, in Markdown."""
+    """What the newest record of the bench (of one day, the longest) and those of kernels say, as Markdown."""
     measured = [record for record in records.measured if record.get("rows")]
-    newest = sorted(measured, key=lambda record: record["machine"]["date"])[-1:]
+    newest = sorted(measured, key=lambda record: (record["machine"]["date"], len(record["rows"])))[-1:]
     parts = ["\n".join(markdown.brief(record)) for record in newest] or ["Nothing has been measured."]
     counts = []
     for record in records.verified:

@@ -555,6 +555,16 @@ def test_a_readme_with_half_a_block_is_left_alone(catalog, capsys, tmp_path, tex
     assert [path.name for path in (tmp_path / "evidence").iterdir()] == ["gpu-any.json"]
 
 
+def test_the_block_is_of_the_newest_record_and_of_one_day_of_the_longest():
+    def record(gpu, date, count):
+        row = {"class": "few rows", "bytes": 1, "ours_us": 1.0, "copy_us": 1.0, "peers": {}}
+        return {"machine": {"gpu": gpu, "date": date}, "rows": [row] * count}
+
+    measured = [record("A", "2026-02-01", 2), record("B", "2026-02-01", 1), record("C", "2026-01-01", 3)]
+    text = block(SimpleNamespace(measured=[*measured, {"machine": {}}], verified=[]))
+    assert text.startswith("A, 2026-02-01: 2 measurements") and "B" not in text
+
+
 def test_what_is_committed_is_what_the_records_give():
     records = Records(REPOSITORY / "generated")
     assert (REPOSITORY / "evidence" / "README.md").read_text(encoding="utf-8") == page(records, "generated")

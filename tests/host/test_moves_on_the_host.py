@@ -14,6 +14,7 @@ from host import emulator
 from skuda.launch import registry
 from skuda.model.sku import BackendKind, KernelSku
 from skuda.schedules.row_variants import ClusterVariant, RowVariant, SplitVariant
+from skuda.schedules.scan_variants import ScanVariant
 from skuda.schedules.stripe_variants import StripeVariant
 from skuda.schedules.variant import (
     COLUMNS,
@@ -69,6 +70,10 @@ def is_split(kernel: str, mode: RowMode):
     )
 
 
+def is_scan(kernel: str):
+    return lambda found: isinstance(found.variant, ScanVariant) and found.variant.kernel == kernel
+
+
 def is_stripe(blocks: int):
     return lambda found: isinstance(found.variant, StripeVariant) and found.variant.blocks == blocks
 
@@ -94,9 +99,13 @@ MOVES = {
     "splits along, misaligned": ("sum", ("f16",), is_split("along", UNIT)),
     "extremes of bytes": ("amax", ("s8",), is_row(WHOLE)),
     "splits across": ("sum", ("f16",), is_split("across", WHOLE)),
+    "splits across tables": ("add_outer_backward", ("f16",), variant(STAGES)),
     "a stripe": ("dynamic_quantize_asymmetric_per_channel", ("f16", "s8"), is_stripe(1)),
     "a stripe that a cluster holds": ("softmax", ("f32",), is_stripe(8)),
     "moments of a stripe": ("batch_norm_training_backward", ("f32",), is_stripe(4)),
+    "a scan of pairs along rows": ("logcumsumexp", ("f32",), is_scan("scan")),
+    "a scan of pairs down rows": ("logcumsumexp", ("f64",), is_scan("scan_down")),
+    "random numbers apart": ("gumbel_softmax_backward", ("f32",), is_row(WHOLE, 128)),
     "splits with indices": ("argmax", ("f16",), is_split("across", UNIT)),
     "vectors": ("quantize_per_token", ("f32", "u4"), variant(VEC)),
     "shifted vectors": ("lerp", ("f16",), variant(SHIFTED)),

@@ -158,15 +158,17 @@ def integer(k) -> np.ndarray:
 
 
 class _Log:
-    """log x = k ln 2 + log m with m in [sqrt(1/2), sqrt(2)): f = m - 1, s = f / (2 + f), and
-    log m = f - (f^2 / 2 - s (f^2 / 2 + s^2 P(s^2))), P near-minimax (the form of fdlibm's log)."""
+    """log x = k ln 2 + log m with m in [sqrt(1/2), sqrt(2)) and f = m - 1, by a near-minimax polynomial P.
+
+    In f32 log m = f - f^2 / 2 + f^3 P(f); in f64, with s = f / (2 + f), log m = f - (f^2 / 2 - s (f^2 / 2 + s^2 P(s^2))),
+    the form of fdlibm's log.
+    """
 
     def __init__(self, ln2: tuple[str, str], polynomial: tuple[str, ...]):
         self.ln2 = tuple(map(_hex, ln2))  # the first part times k is exact
         self.polynomial = tuple(map(_hex, polynomial))  # highest power first
 
 
-# In f32 of (log(1 + g) - g + g^2 / 2) / g^3 for 1 + g from 0.707 to 1.414, in f64 of fdlibm's.
 LOG_F32 = _Log(
     ("0x1.62e4p-1", "0x1.7f7d1cp-20"),
     ("0x1.1b442ep-4", "-0x1.e2f82p-4", "0x1.e657c8p-4", "-0x1.fb416ap-4", "0x1.23322ep-3", "-0x1.5562eap-3",

@@ -160,7 +160,7 @@ def integer(k) -> np.ndarray:
 class _Log:
     """log x = k ln 2 + log m with m in [sqrt(1/2), sqrt(2)) and f = m - 1, by a near-minimax polynomial P.
 
-    In f32 log m = f - f^2 / 2 + f^3 P(f); in f64, with s = f / (2 + f), log m = f - (f^2 / 2 - s (f^2 / 2 + s^2 P(s^2))),
+    In f32 log m = f - f^2 / 2 + f^3 P(f). In f64, with s = f / (2 + f), it is f - (f^2 / 2 - s (f^2 / 2 + s^2 P(s^2))),
     the form of fdlibm's log.
     """
 

@@ -75,7 +75,7 @@ def _group_norm_backward(d_output, input, weight, eps, T, W) -> tuple[list, list
     for gradient, group in zip(d_output, input, strict=True):
         dy = [_points(each, T) for each in gradient]
         weighted = _joined([_weighted(each, w, None, form) for each, w in zip(dy, weights, strict=True)])
-        slope, h = rows.standardized_gradient(weighted, _points(_joined(group), T), eps, form)
+        slope, h = rows.normal_gradient(weighted, _points(_joined(group), T), eps, form)
         of_input.append(_split(slope, channels))
         for index, (own, part) in enumerate(zip(dy, _split(h, channels), strict=True)):
             products[index].append(spans.total(_products(own, part, form), form))

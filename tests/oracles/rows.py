@@ -159,7 +159,7 @@ def layer_norm_backward(
     weight = _points(weight, weight_element or element)
     of_input, of_weight, of_bias = [], [], []
     for dy, x in ((_points(a, element), _points(b, element)) for a, b in zip(d_output, rows, strict=True)):
-        gradient, h = standardized_gradient(_products(dy, weight, compute), x, eps, compute)
+        gradient, h = normal_gradient(_products(dy, weight, compute), x, eps, compute)
         of_input.append(gradient)
         of_weight.append(_products(dy, h, compute))
         of_bias.append(dy)
@@ -169,13 +169,26 @@ def layer_norm_backward(
 def standardize_backward(d_output, row, eps: int, *, element) -> list[Span]:
     """r * (g - mean(g) - h * mean(g * h)), with y = x - mean(x), r = 1 / sqrt(mean(y^2) + eps) and h = y * r."""
     x = _points(row, element)
-    return standardized_gradient(_points(d_output, element), x, eps, compute_format(element))[0]
+    return normal_gradient(_points(d_output, element), x, eps, compute_format(element))[0]
 
 
 def standardized_gradient(g, x, eps: int, compute) -> tuple[list[Span], list[Span]]:
     """(the gradient, h)"""
     h, r = standardized_by(x, eps, compute)
     return gradient_of_standardized(g, h, r, compute), h
+
+
+def normal_gradient(g, x, eps: int, compute) -> tuple[list[Span], list[Span]]:
+    """The same where products are summed before the inverse deviation multiplies them: anything where that sum leaves
+    the range and the inverse deviation is not 0."""
+    gradient, h = standardized_gradient(g, x, eps, compute)
+    y = centered(x, compute)
+    r = _one_over_root(y, eps, compute)
+    finite = all(each.finite for each in (*g, *y, r)) and not (r.exact and r.low.zero)
+    products = _products(g, y, compute)
+    if finite and not all(each.finite for each in (*products, spans.total(products, compute))):
+        gradient = [ANY] * len(gradient)
+    return gradient, h
 
 
 def standardized_by(x, eps: int, compute) -> tuple[list[Span], Span]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from skuda.codegen.intrinsics import HALVED, INTRINSICS, QUICK, TRANSCENDENTAL
+from skuda.codegen.intrinsics import HALVED, INTRINSICS, QUICK, RANDOM, TRANSCENDENTAL
 from skuda.codegen.lowering import PRECISION, Lowering, Site, lowered
 from skuda.codegen.nodes import CPP, INT, PLACED, Node
 from skuda.codegen.operators import WRAPPING, WRAPS
@@ -29,6 +29,11 @@ class Member:
 def is_costly(*nodes: Node) -> bool:
     """Whether values are made of functions that take many instructions."""
     return any(part.op in TRANSCENDENTAL for node in nodes for part in node.parts())
+
+
+def makes_random(node: Node) -> bool:
+    """Whether a value is made of random numbers."""
+    return any(part.op in RANDOM for part in node.parts())
 
 
 def _branches(node: Node, chosen: Collection[str]) -> bool:

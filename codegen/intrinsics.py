@@ -251,13 +251,14 @@ INTRINSICS: dict[str, Intrinsic] = _table(
 
 # Functions that have forms for f16 and bf16 too; how far these may be off, as powers of 2 relative to the value.
 HALVED = frozenset(name for name, row in INTRINSICS.items() if row.halved)
+RANDOM = frozenset(name for name, row in INTRINSICS.items() if row.header == "random.cuh" and row.arguments == "iii")
 QUICKENED = frozenset(name for name, row in INTRINSICS.items() if row.quick)
 HALF_BOUNDS = {"f16": -14, "bf16": -11}
 HALF_RULE = ", ".join(f"within 2^{power} of the value where T is {word}" for word, power in HALF_BOUNDS.items())
 # The names of arguments, where letters would not say enough.
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "where": ("condition", "a", "b"), "clamp": ("x", "low", "high"),
-    **dict.fromkeys(("random_bits", "random_uniform", "random_normal"), ("seed", "offset", "index")),
+    **dict.fromkeys(RANDOM, ("seed", "offset", "index")),
     "stochastic": ("x", "bits"), "ldexp": ("x", "i"),
 }  # fmt: skip
 

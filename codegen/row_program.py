@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from skuda.codegen.cuda import ProgramInCuda
-from skuda.codegen.cuda_printers import CppPrinter, ElementPrinter, OncePrinter, is_costly
+from skuda.codegen.cuda_printers import CppPrinter, ElementPrinter, OncePrinter, is_costly, makes_random
 from skuda.codegen.lowering import LOWERINGS, Site
 from skuda.codegen.nodes import CPP, Node
 from skuda.codegen.operators import FUNCTIONS, WRAPPING
@@ -285,6 +285,7 @@ class RowProgram(ProgramInCuda):
         held = [*row.held.values(), *(value.name for value in row.scanned)]
         per_row = {f"shared.{o.name}" for o in row.parameters}
         given = {name for member in members for name in re.findall(r"shared\.\w+", member.value)}
+        nodes = [value.node for value in (*made, *(one.value for one in each.held))]
         masks = {
             "bool PER_ROW": "true" if whole and per_row & given else "",
             "u32 READS": reads,
@@ -294,7 +295,7 @@ class RowProgram(ProgramInCuda):
             "bool SOMETIMES": "true" if each.guards else "",
             "bool CAREFUL": "true" if any("FAST" in text for text in (*statements, *formulas)) else "",
             "bool GROUPED": "true" if printer.grouped else "",
-            "bool RANDOM": "true" if any("random_" in text for text in (*statements, *formulas)) else "",
+            "bool RANDOM": "true" if any(map(makes_random, nodes)) else "",
         }
         return PassText(
             name,

@@ -181,9 +181,8 @@ def standardized_gradient(g, x, eps: int, compute) -> tuple[list[Span], list[Spa
 def normal_gradient(g, x, eps: int, compute) -> tuple[list[Span], list[Span]]:
     """The same where products are summed before the inverse deviation multiplies them: anything where that sum leaves
     the range and the inverse deviation is not 0."""
-    gradient, h = standardized_gradient(g, x, eps, compute)
-    y = centered(x, compute)
-    r = _one_over_root(y, eps, compute)
+    h, r = standardized_by(x, eps, compute)
+    gradient, y = gradient_of_standardized(g, h, r, compute), centered(x, compute)
     finite = all(each.finite for each in (*g, *y, r)) and not (r.exact and r.low.zero)
     products = _products(g, y, compute)
     if finite and not all(each.finite for each in (*products, spans.total(products, compute))):

@@ -99,7 +99,7 @@ MOVES = {
     "splits along, misaligned": ("sum", ("f16",), is_split("along", UNIT)),
     "extremes of bytes": ("amax", ("s8",), is_row(WHOLE)),
     "splits across": ("sum", ("f16",), is_split("across", WHOLE)),
-    "splits across tables": ("add_outer_backward", ("f16",), variant(STAGES)),
+    "splits across tables": ("add_outer_stage2_backward", ("f16",), is_split("across", WHOLE)),
     "a stripe": ("dynamic_quantize_asymmetric_per_channel", ("f16", "s8"), is_stripe(1)),
     "a stripe that a cluster holds": ("softmax", ("f32",), is_stripe(8)),
     "moments of a stripe": ("batch_norm_training_backward", ("f32",), is_stripe(4)),

@@ -11,7 +11,7 @@ from skuda.codegen.nodes import CPP, INT, PLACED, Node
 from skuda.codegen.operators import WRAPPING, WRAPS
 from skuda.codegen.printers import Printer
 from skuda.codegen.row_passes import LENGTH, Range
-from skuda.codegen.value_names import UniqueNames
+from skuda.codegen.value_names import UniqueNames, default_name
 
 _SMALL = 16  # bits of an integer, its sign among them, that is small for RowSteps
 
@@ -218,7 +218,7 @@ class ElementPrinter(CppPrinter):
         type = rule.holder.format(**words, small=str(small).lower())
         known = self.ranges[found[rule.ranged]].parts if rule.ranged else (LENGTH,) if rule.placed else ()
         made_of = (*(found[name] for name in rule.once), *known)
-        stem = "steps_in_range" if rule.ranged else rule.kind.lower()
+        stem = "steps_in_range" if rule.ranged else default_name(rule.kind)
         arguments = ", ".join(self._once.text(node) for node in made_of)
         return self.member((type, *made_of), type, stem, arguments, prepared=True)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from math import copysign
+from math import copysign, frexp
 
 from skuda.codegen.expr import parse_alone
 from skuda.codegen.intrinsics import HALVED, TRANSCENDENTAL
@@ -47,8 +47,8 @@ class Lowering:
         holder: a class of runtime/cuda, in C++, whose object is made once from `once`: `{output}` is an output's
             element, `{small}` whether `low` and `high` have few bits.
         within: the condition under which the fast form holds for an element, in C++; empty where it always does. It is
-            asked before the value is computed, so such a rule is not for what calls elementary functions: those would
-            be computed twice.
+            asked before the values in it are computed, so these may call no elementary functions: they would be
+            computed twice.
         grouped: the condition, of the first of some neighbours, under which FAST_GROUP holds for all, in C++.
         ranged: the name of which reductions must know the range: the object is made from that range too.
         placed: the name that must be a position along the row: the object is made from the row's length too.
@@ -56,6 +56,8 @@ class Lowering:
             is.
         usual: the names of which it must be proven that, unless they are NaN, nothing on the way of a quotient leaves
             the range of normal numbers.
+        literal: the names that must be literals, and not 0.
+        uneven: the name that no literal power of two may be: C++ multiplies by the inverse of one.
         halved: whether it holds only where the pattern's function may be less precise than C.
     """
 
@@ -71,6 +73,8 @@ class Lowering:
     placed: str = ""
     finite_with: tuple[str, str] | None = None
     usual: tuple[str, ...] = ()
+    literal: tuple[str, ...] = ()
+    uneven: str = ""
     halved: bool = False
 
     @property
@@ -99,8 +103,13 @@ LOWERINGS = (
     Lowering("clamp(x / s, least, most)", "{object}.template value<FAST>({x})", (Site.STORE,),
              ("s", "least", "most"), ("x",), "Saturated<C, {output}>"),
     Lowering("x / s", "{object}.template quotient<FAST, {x_type}>({x})", (Site.ELEMENTWISE,), ("s",), ("x",),
-             "Divisor<C>", within="{object}.template within<{x_type}>({x})"),
-    Lowering("x / s", "quotient_of<FAST, {x_type}>({x}, {object}, usual)", ROW, ("s",), ("x",), "Divisor<C>"),
+             "Divisor<C>", within="{object}.template within<{x_type}>({x})", uneven="s"),
+    Lowering("x / s", "{object}.template quotient<FAST>({x})", (Site.ELEMENTWISE,), ("s",), ("x",), "PowerDivisor<C>",
+             within="{object}.within", uneven="s"),
+    Lowering("x / s", "quotient_of<FAST, {x_type}>({x}, {object}, usual)", ROW, ("s",), ("x",), "Divisor<C>",
+             uneven="s"),
+    # Next to no zero, comparisons and the hardware's extremes are one: it takes -0 for less than 0.
+    Lowering("clamp(x, least, most)", "bounded({x}, {least}, {most})", ELEMENTS, literal=("least", "most")),
     Lowering("to_real(code - h)", "{object}.template difference<FAST>({code})", ELEMENTS, ("h",), ("code",),
              "Offset<C>"),
     # Positions along a row that is not too long are told apart by 32 bits.
@@ -162,7 +171,9 @@ def lowered(
             and all(varies(found[name]) for name in rule.each)
             and (not rule.ranged or ranged(found[rule.ranged]))
             and (not rule.placed or placed(found[rule.placed]))
-            and (not rule.within or all(_is_quick(found[name], varies) for name in rule.each))
+            and all(_is_quick(found[name], varies) for name in rule.each if f"{{{name}}}" in rule.within)
+            and all(found[name].op == "number" and float(found[name].text) for name in rule.literal)
+            and (not rule.uneven or not _is_power_of_two(found[rule.uneven]))
             and (not rule.halved or found[PRECISION].precise_as)
             and all(_is_usual(found[name]) for name in rule.usual)
             and (rule.finite_with is None or _finite_with(*(found[name] for name in rule.finite_with)))
@@ -197,6 +208,10 @@ def _is_quick(node: Node, varies: Callable[[Node], bool]) -> bool:
 def _is_usual(node: Node) -> bool:
     low, high = ends_of(node)
     return low >= 2.0**-60 and high <= 2.0**60
+
+
+def _is_power_of_two(node: Node) -> bool:
+    return node.op == "number" and abs(frexp(float(node.text))[0]) == 0.5
 
 
 def _signed(number: Node) -> tuple[float, float]:

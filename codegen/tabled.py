@@ -13,6 +13,7 @@ from skuda.codegen.program import Program, Row, analysed
 from skuda.model.operation import Operation
 
 _QUICK = frozenset(("rsqrt", "exp2"))  # at most 20 instructions in f32, which take no longer than a GPU's memory
+_LONG = frozenset(("erfinv", "logit"))  # their short forms for 16 bits take more than 40
 
 
 def with_tables(row: Row) -> Row:
@@ -37,11 +38,11 @@ def _told(program: Program) -> Program:
 
 
 def _is_long(program: Program) -> bool:
-    """Whether a formula has a function of elements in common steps without a short form for 16 bits, or such a function
-    and a division: then a GPU's memory waits for its arithmetic."""
+    """Whether a formula has a function of elements in common steps without a short form for 16 bits, or with a long
+    one, or such a function and a division: then a GPU's memory waits for its arithmetic."""
     each = {operand.name for operand in program.operation.inputs if not operand.scalar}
     parts = {part for node in program.written_out.values() for part in node.parts() if part.names() & each}
     common = [part for part in parts if part.op in INTRINSICS and INTRINSICS[part.op].common]
     functions = [part for part in common if part.op not in _QUICK]
     divided = any(part.op == "/" and part.args[1].names() for part in parts)
-    return bool(functions) and (divided or any(not part.precise_as for part in functions))
+    return bool(functions) and (divided or any(not part.precise_as or part.op in _LONG for part in functions))

@@ -7,10 +7,15 @@
 __device__ inline f32 power_of_two(f32, i32 k) { return __int_as_float((k + 127) << 23); }
 __device__ inline f64 power_of_two(f64, i32 k) { return __longlong_as_double(i64(k + 1023) << 52); }
 
-// y * 2^k, rounded once where it is subnormal.
-template <typename C> __device__ inline C scaled(C y, C k) {
-  const i32 power = i32(k), half = power >> 1;
-  return y * power_of_two(y, half) * power_of_two(y, power - half);
+// y * 2^k, rounded once where it is subnormal; k stands in the last bits of `power`.
+__device__ inline f32 with_power(f32 y, f32 power) {
+  const u32 bits = u32(__float_as_int(power)), half = bits >> 1;
+  return y * __int_as_float(i32((half << 23) + 0x3f800000u)) *
+      __int_as_float(i32(((bits - half) << 23) + 0x3f800000u));
+}
+__device__ inline f64 with_power(f64 y, f64 power) {
+  const i32 k = i32(__double_as_longlong(power)), half = k >> 1;
+  return y * power_of_two(y, half) * power_of_two(y, k - half);
 }
 
 // (e^r - 1 - r) / r^2 for |r| up to ln(2) / 2.
@@ -44,13 +49,13 @@ __device__ inline f64 exponential_power(f64 x) { return x * 0x1.71547652b82fep+0
 
 __device__ inline f32 exponential(f32 x) {
   x = bounded(x, -104.5f, 89.0f);
-  const f32 k = exponential_power(x) - 0x1.8p23f;
-  return scaled(exponential_near(x, k), k);
+  const f32 power = exponential_power(x);
+  return with_power(exponential_near(x, power - 0x1.8p23f), power);
 }
 __device__ inline f64 exponential(f64 x) {
   x = bounded(x, -746.0, 710.0);
-  const f64 k = exponential_power(x) - 0x1.8p52;
-  return scaled(exponential_near(x, k), k);
+  const f64 power = exponential_power(x);
+  return with_power(exponential_near(x, power - 0x1.8p52), power);
 }
 
 // The same bits for usual arguments, in fewer instructions; where an argument is unusual, `usual` becomes false and the

@@ -35,7 +35,7 @@ template <int LIFT> __device__ inline f32 lifted(f32 power) {
 template <typename T> __device__ inline f32 half_exponential(f32 x) {
   f32 power;
   const f32 y = half_power<T>(bounded(x, -104.5f, 89.0f), 0x1.715476p+0f, 1.0f, power);
-  return scaled(y, power - 0x1.8p23f);
+  return with_power(y, power);
 }
 // The same for |x| up to 87, where the power of two is added to the exponent.
 template <typename T> __device__ inline f32 half_exponential_near(f32 x) {

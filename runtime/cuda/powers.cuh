@@ -295,9 +295,9 @@ __device__ inline f32 power_of_two_polynomial(f32 f) {
 // Sums of f32 that keep what their first step lost.
 __device__ inline f32 exponential2(f32 x) {
   x = bounded(x, -150.5f, 128.5f);
-  const f32 k = (x + 0x1.8p23f) - 0x1.8p23f, f = x - k;
+  const f32 power = x + 0x1.8p23f, f = x - (power - 0x1.8p23f);
   const f32 near = fused(f, 0x1.62e43p-1f, 1.0f), rest = fused(f, 0x1.62e43p-1f, 1.0f - near);
-  return scaled(near + fused(f * f, power_of_two_polynomial(f), rest), k);
+  return with_power(near + fused(f * f, power_of_two_polynomial(f), rest), power);
 }
 // (e^r - 1 - r) / r^2 for |r| up to ln(2) / 2.
 __device__ inline f32 less_one_polynomial(f32 r) {
@@ -363,9 +363,7 @@ __device__ inline f32 power_of(f32 base, f32 exponent) {
   const f32 t = bounded(whole, -150.5f, 128.5f), power = t + 0x1.8p23f, part = t - (power - 0x1.8p23f), f = part + rest;
   const f32 one = fused(part, 0x1.62e43p-1f, 1.0f), one_rest = fused(part, 0x1.62e43p-1f, 1.0f - one);
   const f32 value = one + fused(f * f, power_of_two_polynomial(f), fused(rest, 0x1.62e43p-1f, one_rest));
-  const u32 bits = u32(__float_as_int(power)), half = bits >> 1;
-  return value * __int_as_float(i32((half << 23) + 0x3f800000u)) *
-      __int_as_float(i32(((bits - half) << 23) + 0x3f800000u));
+  return with_power(value, power);
 }
 __device__ inline f32 power_end(f32 base, f32 exponent, f32 value) {
   const f32 size = absolute(base), beyond = (size > 1.0f) == (exponent > 0.0f) ? f32(infinity()) : 0.0f;

@@ -129,6 +129,17 @@ template <typename C> struct Divisor {
   }
 };
 
+// x / s for any x. Of a power of two the inverse is exact, and a product with it is the quotient.
+template <typename C> struct PowerDivisor {
+  static constexpr bool fast = true;
+  C s, y;
+  bool within;
+
+  PowerDivisor() = default;
+  __device__ explicit PowerDivisor(C s) : s(s), y(inverse(s)), within(safe_divisor(s) && exponent(s) == absolute(s)) {}
+  template <int FAST> __device__ C quotient(C x) const { return FAST == FAST_WITHIN ? x * y : divided(x, s); }
+};
+
 // x / s where FAST: for usual numbers and s > 0; where one is unusual, `usual` becomes false and the result is anything,
 // so that many quotients share one branch. The remainder has its sign changed twice: a quotient of -0 keeps its own.
 template <typename C> __device__ inline C quick_quotient(C x, C s, C y, bool& usual) {

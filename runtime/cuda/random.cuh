@@ -42,11 +42,16 @@ template <typename E> __device__ inline ShareOfSteps steps_of(u64 significand, i
   const u64 whole = significand >> dropped, rest = significand - (whole << dropped);
   return {whole, dropped > 32 ? rest >> (dropped - 32) : rest << (32 - dropped), unit};
 }
+// y * 2^k, rounded once where it is subnormal.
+template <typename C> __device__ inline C scaled(C y, i32 k) {
+  const i32 half = k >> 1;
+  return y * power_of_two(y, half) * power_of_two(y, k - half);
+}
 __device__ inline f32 stepped(ShareOfSteps steps, i64 bits, f32 x) {
-  return copysign(scaled(f32(steps.whole + (u32(bits) < steps.share)), f32(steps.unit)), x);
+  return copysign(scaled(f32(steps.whole + (u32(bits) < steps.share)), steps.unit), x);
 }
 __device__ inline f64 stepped(ShareOfSteps steps, i64 bits, f64 x) {
-  return copysign(scaled(f64(steps.whole + (u32(bits) < steps.share)), f64(steps.unit)), x);
+  return copysign(scaled(f64(steps.whole + (u32(bits) < steps.share)), steps.unit), x);
 }
 template <typename E> __device__ inline f32 stochastic(f32 x, i64 bits) {
   const u32 size = __float_as_uint(x) & 0x7fffffffu, field = size >> 23;

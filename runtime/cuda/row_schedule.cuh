@@ -68,7 +68,11 @@ template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct R
   // Blocks that a multiprocessor is to have room for. Random numbers are made, not waited for.
   static __device__ constexpr int blocks() {
     if (!KEEP || MODE == STEPPED) return 1;
-    if (makes_random(Passes())) return larger(2, (1 << 16) / (BLOCK * RANDOM_REGISTERS));
+    if (makes_random(Passes())) return smaller(waiting(), larger(2, (1 << 16) / (BLOCK * RANDOM_REGISTERS)));
+    return waiting();
+  }
+  // The same for a row that is held while its reductions wait.
+  static __device__ constexpr int waiting() {
     if (MODE == WHOLE || STAGED)
       return blocks_of(THREADS, CHUNKS, P::LIVE_BITS, ROW_REGISTERS + ROW_VALUE_REGISTERS * most_values(Passes()));
     return blocks_unaligned(

@@ -129,17 +129,19 @@ __global__ void __launch_bounds__(vec_threads(LAYOUT)) vec(const __grid_constant
     bool fast = first >= low && first <= last;
     if constexpr (E::HAS_RUNS) fast = fast && first + LANES <= end[group];
     fast = fast && program.fast();
-    if constexpr (RANGED<P>) {
-#pragma unroll
-      for (int lane = 0; lane < LANES; ++lane)
-        fast = fast & program.within(E::template element<LANES>(in[group], lane));
-    }
     if (!fast) {
       rest |= 1u << group;
       continue;
     }
+    bool within = RANGED<P>;
+    if constexpr (RANGED<P>) {
+#pragma unroll
+      for (int lane = 0; lane < LANES; ++lane)
+        within = within & program.within(E::template element<LANES>(in[group], lane));
+    }
     OutputLanes out;
-    E::template compute<RANGED<P> ? FAST_WITHIN : FAST_FORM, LANES>(out, program, in[group]);
+    if (within) E::template compute<FAST_WITHIN, LANES>(out, program, in[group]);
+    else E::template compute<FAST_FORM, LANES>(out, program, in[group]);
     E::template store<LANES>(args, out, Position{flat, first});
   }
 

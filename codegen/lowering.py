@@ -6,8 +6,8 @@ prints the formula as it stands, so every comparison of the two checks these rul
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from math import copysign, frexp
 
@@ -56,8 +56,7 @@ class Lowering:
             is.
         usual: the names of which it must be proven that, unless they are NaN, nothing on the way of a quotient leaves
             the range of normal numbers.
-        literal: the names that must be literals, and not 0.
-        uneven: the name that no literal power of two may be: C++ multiplies by the inverse of one.
+        when: what else must hold of what names stand for.
         halved: whether it holds only where the pattern's function may be less precise than C.
     """
 
@@ -73,8 +72,7 @@ class Lowering:
     placed: str = ""
     finite_with: tuple[str, str] | None = None
     usual: tuple[str, ...] = ()
-    literal: tuple[str, ...] = ()
-    uneven: str = ""
+    when: Mapping[str, Callable[[Node], bool]] = field(default_factory=dict)
     halved: bool = False
 
     @property
@@ -83,6 +81,22 @@ class Lowering:
         return self.holder.partition("<")[0]
 
 
+def _is_no_power_of_two(node: Node) -> bool:
+    """By a literal power of two C++ divides as it multiplies by the inverse."""
+    return node.op != "number" or abs(frexp(float(node.text))[0]) != 0.5
+
+
+def _is_no_zero(node: Node) -> bool:
+    return node.op != "number" or float(node.text) != 0
+
+
+def _is_literal(node: Node) -> bool:
+    return node.op == "number" and _is_no_zero(node)
+
+
+_UNEVEN = {"s": _is_no_power_of_two}
+_LITERAL_BOUNDS = {"least": _is_literal, "most": _is_literal}
+_BOUNDS_BUT_ZEROS = {"least": _is_no_zero, "most": _is_no_zero}
 PRECISION = "precision"  # the key of the function in a pattern that names what it is as precise as
 _STEPS = "clamp(round_to_int(x / s), low, high)"
 _BOUNDS = ("s", "low", "high")
@@ -103,13 +117,18 @@ LOWERINGS = (
     Lowering("clamp(x / s, least, most)", "{object}.template value<FAST>({x})", (Site.STORE,),
              ("s", "least", "most"), ("x",), "Saturated<C, {output}>"),
     Lowering("x / s", "{object}.template quotient<FAST, {x_type}>({x})", (Site.ELEMENTWISE,), ("s",), ("x",),
-             "Divisor<C>", within="{object}.template within<{x_type}>({x})", uneven="s"),
+             "Divisor<C>", within="{object}.template within<{x_type}>({x})", when=_UNEVEN),
     Lowering("x / s", "{object}.template quotient<FAST>({x})", (Site.ELEMENTWISE,), ("s",), ("x",), "PowerDivisor<C>",
-             within="{object}.within", uneven="s"),
+             within="{object}.within", when=_UNEVEN),
     Lowering("x / s", "quotient_of<FAST, {x_type}>({x}, {object}, usual)", ROW, ("s",), ("x",), "Divisor<C>",
-             uneven="s"),
+             when=_UNEVEN),
     # Next to no zero, comparisons and the hardware's extremes are one: it takes -0 for less than 0.
-    Lowering("clamp(x, least, most)", "bounded({x}, {least}, {most})", ELEMENTS, literal=("least", "most")),
+    Lowering("clamp(x, least, most)", "bounded({x}, {least}, {most})", ELEMENTS, when=_LITERAL_BOUNDS),
+    Lowering("clamp(x, least, most)", "{object}.template value<FAST>({x})", (Site.ELEMENTWISE,), ("least", "most"),
+             ("x",), "Bounds<C>", within="{object}.within", when=_BOUNDS_BUT_ZEROS),
+    # Random numbers are shares of so many: these are compared as integers.
+    Lowering("random_uniform(h, low, place) >= s", "{object}.reached_by({h}, {low}, {place})", ELEMENTS, ("s",),
+             ("place",), "LeastShare<C>"),
     Lowering("to_real(code - h)", "{object}.template difference<FAST>({code})", ELEMENTS, ("h",), ("code",),
              "Offset<C>"),
     # Positions along a row that is not too long are told apart by 32 bits.
@@ -172,8 +191,7 @@ def lowered(
             and (not rule.ranged or ranged(found[rule.ranged]))
             and (not rule.placed or placed(found[rule.placed]))
             and all(_is_quick(found[name], varies) for name in rule.each if f"{{{name}}}" in rule.within)
-            and all(found[name].op == "number" and float(found[name].text) for name in rule.literal)
-            and (not rule.uneven or not _is_power_of_two(found[rule.uneven]))
+            and all(holds(found[name]) for name, holds in rule.when.items())
             and (not rule.halved or found[PRECISION].precise_as)
             and all(_is_usual(found[name]) for name in rule.usual)
             and (rule.finite_with is None or _finite_with(*(found[name] for name in rule.finite_with)))
@@ -208,10 +226,6 @@ def _is_quick(node: Node, varies: Callable[[Node], bool]) -> bool:
 def _is_usual(node: Node) -> bool:
     low, high = ends_of(node)
     return low >= 2.0**-60 and high <= 2.0**60
-
-
-def _is_power_of_two(node: Node) -> bool:
-    return node.op == "number" and abs(frexp(float(node.text))[0]) == 0.5
 
 
 def _signed(number: Node) -> tuple[float, float]:

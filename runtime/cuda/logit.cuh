@@ -14,16 +14,20 @@ __device__ inline f64 log_odds(f64 x) {
   return log.high + log.low;
 }
 
-// f32: t is the lesser of x and 1 - x, which is exact where it is; s is the other one. k ln(2) / 2 + atanh(n / d) is
-// half the logarithm of s / t, for n = 1 - (2^k + 1) t and d = 1 + (2^k - 1) t. k is about log2(s / t), read from the
-// bits of both, and 0 from t = 3/8 on. t is raised by 2^64, so that it is a normal number.
+// (2 atanh(q / 2) - q) / q^3 by z = q^2, for |q| up to 0.546: the polynomial of atanh.
+__device__ inline f32 twice_atanh(f32 z) {
+  return fused_polynomial(z, 0x1.091f2ap-11f, 0x1.22240ap-9f, 0x1.99a92cp-7f, 0x1.555546p-4f);
+}
+// f32: t is the lesser of x and 1 - x, which is exact where it is; s is the other one. k ln(2) + 2 atanh(n / 2d) is the
+// logarithm of s / t, for n = 2 - 2 (2^k + 1) t and d = 1 + (2^k - 1) t. k is about log2(s / t), read from the bits of
+// both, and 0 from t = 3/8 on. t is raised by 2^64, so that it is a normal number.
 __device__ inline f32 log_odds(f32 x) {
   const f32 other = 1.0f - x, t = 0x1p64f * at_most(x, other), s = at_least(x, other);
   const u32 above = u32(__float_as_int(s)) - u32(__float_as_int(t)) + 0x20200000u, raised = above & 0xff800000u;
   const f32 power = __int_as_float(i32(raised + 0x1f800000u));
-  const f32 more = power - 0x1p-64f, n = fused(-(power + 0x1p-64f), t, 1.0f), d = fused(more, t, 1.0f);
+  const f32 more = power - 0x1p-64f, n = fused(-fused(power, 2.0f, 0x1p-63f), t, 2.0f), d = fused(more, t, 1.0f);
   const f32 y = inverse(d), q = n * y, left = fused(-fused(more, t, 1.0f - d), q, fused(-d, q, n));
-  const f32 half = with_powers(f32(i32(raised)), 0x1.62e4p-25f, 0x1.7f7d1cp-44f, q, atanh_polynomial(q * q), left, y);
-  const f32 value = chosen(t > 0.0f, half + half, chosen(t == 0.0f, f32(infinity()), f32(not_a_number())));
+  const f32 log = with_powers(f32(i32(raised)), 0x1.62e4p-24f, 0x1.7f7d1cp-43f, q, twice_atanh(q * q), left, y);
+  const f32 value = chosen(t > 0.0f, log, chosen(t == 0.0f, f32(infinity()), f32(not_a_number())));
   return copysign(value, x - 0.5f);
 }

@@ -140,6 +140,19 @@ template <typename C> struct PowerDivisor {
   template <int FAST> __device__ C quotient(C x) const { return FAST == FAST_WITHIN ? x * y : divided(x, s); }
 };
 
+// clamp(x, low, high). The hardware's extremes take -0 for less than 0, which comparisons do not.
+template <typename C> struct Bounds {
+  static constexpr bool fast = true;
+  C low, high;
+  bool within;
+
+  Bounds() = default;
+  __device__ Bounds(C low, C high) : low(low), high(high), within(low != C(0) && high != C(0)) {}
+  template <int FAST> __device__ C value(C x) const {
+    return FAST == FAST_WITHIN ? bounded(x, low, high) : clamp(x, low, high);
+  }
+};
+
 // x / s where FAST: for usual numbers and s > 0; where one is unusual, `usual` becomes false and the result is anything,
 // so that many quotients share one branch. The remainder has its sign changed twice: a quotient of -0 keeps its own.
 template <typename C> __device__ inline C quick_quotient(C x, C s, C y, bool& usual) {

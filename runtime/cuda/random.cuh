@@ -71,19 +71,33 @@ __device__ inline RandomBlock block_of_pair(i64 seed, i64 offset, i64 index) {
   return random_block(seed, offset, (index >> 2) * 2 + (index >> 1 & 1));
 }
 
-// From 0 on, below 1: multiples of 2^-24 from the word of an element, in f64 of 2^-53 from two words.
-__device__ inline f32 uniform_of(f32, i64 seed, i64 offset, i64 index) {
-  return f32(u32(random_bits(seed, offset, index)) >> 8) * 0x1p-24f;
-}
+// From 0 on, below 1: so many of 2^24 shares from the word of an element, in f64 of 2^53 from two words.
+template <typename C> struct shares { static constexpr C all = C(0x1p24), each = C(0x1p-24); };
+template <> struct shares<f64> { static constexpr f64 all = 0x1p53, each = 0x1p-53; };
 __device__ inline u64 two_words(u32 low, u32 high) { return u64(high) << 32 | low; }
-__device__ inline f64 uniform_of(f64, i64 seed, i64 offset, i64 index) {
+__device__ inline u32 shares_of(f32, i64 seed, i64 offset, i64 index) {
+  return u32(random_bits(seed, offset, index)) >> 8;
+}
+__device__ inline u64 shares_of(f64, i64 seed, i64 offset, i64 index) {
   const RandomBlock block = block_of_pair(seed, offset, index);
-  const u64 words = index & 1 ? two_words(block.third, block.fourth) : two_words(block.first, block.second);
-  return f64(words >> 11) * 0x1p-53;
+  return (index & 1 ? two_words(block.third, block.fourth) : two_words(block.first, block.second)) >> 11;
 }
 template <typename C> __device__ inline C random_uniform(i64 seed, i64 offset, i64 index) {
-  return uniform_of(C(), seed, offset, index);
+  return C(shares_of(C(), seed, offset, index)) * shares<C>::each;
 }
+
+// What random numbers reach is as many shares, or none that there are.
+template <typename C> struct LeastShare {
+  static constexpr bool fast = true;
+  decltype(shares_of(C(), 0, 0, 0)) least;
+
+  LeastShare() = default;
+  __device__ explicit LeastShare(C s)
+      : least(!(s <= C(1)) ? shares<C>::all : s > C(0) ? ceil(s * shares<C>::all) : C(0)) {}
+  __device__ bool reached_by(i64 seed, i64 offset, i64 index) const {
+    return shares_of(C(), seed, offset, index) >= least;
+  }
+};
 
 // The cosine of an angle, which is a share of a full turn, less some quarters: those of one angle have all in common but
 // the choice at the end. The rest of a quarter is exact, its conversion is rounded. The last bit of the nearest quarter

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from skuda.reference.double_double import elementary, in_f32, pair_quotient, two_sum
+from skuda.reference.double_double import elementary, hexadecimal, in_f32, pair_quotient, two_sum
 from skuda.reference.elementary import fma32
-from skuda.reference.hyperbolic import ATANH_F32, EXPONENT, LN2_HALVES, with_powers
+from skuda.reference.hyperbolic import EXPONENT, LN2_RAISED, with_powers
 from skuda.reference.powers import logarithm_terms
 
+# (2 atanh(q / 2) - q) / q^3 by q^2: the polynomial of atanh.
+_TWICE_ATANH = hexadecimal("0x1.091f2ap-11", "0x1.22240ap-9", "0x1.99a92cp-7", "0x1.555546p-4")
 _TWO_THIRDS = float.fromhex("0x1.5555555555555p-1")
 
 
@@ -34,19 +36,19 @@ def logit(x, single):
 
 
 def _logit_f32(x):
-    """t is the lesser of x and 1 - x, which is exact where it is; s is the other one. k ln(2) / 2 + atanh(n / d) is
-    half the logarithm of s / t, for n = 1 - (2^k + 1) t and d = 1 + (2^k - 1) t. k is about log2(s / t), read from the
-    bits of both, and 0 from t = 3/8 on. t is raised by 2^64, so that it is a normal number."""
+    """t is the lesser of x and 1 - x, which is exact where it is; s is the other one. k ln(2) + 2 atanh(n / 2d) is the
+    logarithm of s / t, for n = 2 - 2 (2^k + 1) t and d = 1 + (2^k - 1) t. k is about log2(s / t), read from the bits of
+    both, and 0 from t = 3/8 on. t is raised by 2^64, so that it is a normal number."""
     C = np.float32
     other = C(1) - x
     t, s = C(2.0**64) * np.minimum(x, other), np.maximum(x, other)
     raised = (s.view(np.int32) - t.view(np.int32) + np.int32(0x20200000)) & EXPONENT
     power, least = (raised + np.int32(0x1F800000)).view(C), C(2.0**-64)
     more = power - least
-    n, d = fma32(-(power + least), t, C(1)), fma32(more, t, C(1))
+    n, d = fma32(-fma32(power, C(2), C(2) * least), t, C(2)), fma32(more, t, C(1))
     y = C(1) / d
     q = n * y
     left = fma32(-fma32(more, t, C(1) - d), q, fma32(-d, q, n))
-    half = with_powers(raised.astype(C), LN2_HALVES, q, ATANH_F32, left, y)
-    value = np.where(t > 0, half + half, np.where(t == 0, C(np.inf), C(np.nan)))
+    log = with_powers(raised.astype(C), LN2_RAISED, q, _TWICE_ATANH, left, y)
+    value = np.where(t > 0, log, np.where(t == 0, C(np.inf), C(np.nan)))
     return np.copysign(value, x - C(0.5))

@@ -53,7 +53,7 @@ def family(function: str) -> str:
 
 def method(rule) -> str:
     """What a rule calls of its object."""
-    return re.search(r"template (\w+)<", rule.becomes)[1]
+    return re.match(r"\{object\}\.(?:template )?(\w+)", rule.becomes)[1]
 
 
 def rules(program) -> set[tuple[str, str]]:
@@ -64,8 +64,7 @@ def rules(program) -> set[tuple[str, str]]:
     for output in written.outputs:
         for name, holder in prepared.items():
             for rule in RULES:
-                call = rule.becomes.partition("FAST")[0].format(object=name)
-                if rule.kind == holder and f"{call}FAST" in output.formula:
+                if rule.kind == holder and re.search(rf"\b{name}\.(template )?{method(rule)}\b", output.formula):
                     found.add((holder, method(rule)))
     assert {holder for holder, _ in found} == set(prepared.values())
     return found
@@ -153,6 +152,12 @@ DIVISOR = {("Divisor", "quotient")}
         ("exp(x) / s", f"{X}; s: T[*n]", "T[*n, d]", {("PowerDivisor", "quotient")}),
         ("exp(x) / s + x / s", f"{X}; s: T[]", "T[*n, d]", DIVISOR | {("PowerDivisor", "quotient")}),
         ("x / 8", X, "T[*n, d]", set()),
+        ("clamp(x, s, 7)", f"{X}; s: T[*n]", "T[*n, d]", {("Bounds", "value")}),
+        # random numbers are compared with what all share, as integers
+        ("where(random_uniform(a, a, position(n)) >= s, x, 0)", "x: T[*n]; s: T[]; a: i64[]", "T[*n]",
+         {("LeastShare", "reached_by")}),
+        ("where(random_uniform(a, a, position(n)) >= x, x, 0)", "x: T[*n]; a: i64[]", "T[*n]", set()),
+        ("where(random_uniform(a, a, position(n)) > s, x, 0)", "x: T[*n]; s: T[]; a: i64[]", "T[*n]", set()),
         # nothing varies: computed once, by the plain division
         ("x + s / s", f"{X}; s: T[*n]", "T[*n, d]", set()),
         # Steps needs the divisor and both bounds
@@ -198,12 +203,15 @@ def test_where_a_rule_applies(formula, inputs, output, expected):
         ("exp(clamp(x, -8, 7))", "exponential(bounded(element.x, C(-8), C(7)))"),
         ("clamp(x, 0, 7)", "clamp(element.x, C(0), C(7))"),
         ("clamp(x, -8, -0.0)", "clamp(element.x, C(-8), C(-0.0))"),
-        ("clamp(x, s, 7)", "clamp(element.x, s, C(7))"),
+        ("clamp(x, s, 7)", "bounds.template value<FAST>(element.x)"),
+        ("clamp(x, s, 0)", "clamp(element.x, s, C(0))"),
+        ("clamp(s, x, 7)", "clamp(s, element.x, C(7))"),
     ],
 )
 def test_bounds_by_the_hardware_next_to_no_zero(formula, expected):
-    program = program_of(formula, f"{X}; s: T[*n]" if "s" in formula.replace("exp", "") else X)
-    assert ElementwiseProgram(program).outputs[0].formula == expected
+    program = ElementwiseProgram(program_of(formula, f"{X}; s: T[*n]" if "s" in formula else X))
+    assert program.outputs[0].formula == expected
+    assert list(program.ranges) == ["bounds.within"] * expected.startswith("bounds")
 
 
 def test_equal_parts_share_one_object():

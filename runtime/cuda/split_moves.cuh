@@ -39,14 +39,19 @@ struct Reduction {
   // Whether a row lies along one axis.
   __device__ bool one_axis() const { return i32(along.first_axis) >= AXES - 1; }
 
-  // Elements between an operand's start and that of a row; of two axes without a loop.
+  // Whether axes are two, and indices up to this one have 31 bits; where such an index lies then, without a loop.
+  static __device__ bool are_two(const Outer& axes, i64 index) {
+    return i32(axes.first_axis) == AXES - 2 && u64(index) >> 31 == 0;
+  }
+  static __device__ i64 offset_of_two(const Outer& axes, i32 index, const Strides& strides) {
+    const Divide& inner = axes.extent[AXES - 1];
+    const i32 above = inner(index);
+    return above * strides.of[AXES - 2] + (index - above * i32(inner.divisor)) * strides.of[AXES - 1];
+  }
+
+  // Elements between an operand's start and that of a row.
   __device__ i64 row_offset(i64 row, const Strides& strides) const {
-    if (i32(kept.first_axis) == AXES - 2 && u64(row) >> 31 == 0) {
-      const Divide& inner = kept.extent[AXES - 1];
-      const i32 above = inner(i32(row));
-      return above * strides.of[AXES - 2] + (i32(row) - above * i32(inner.divisor)) * strides.of[AXES - 1];
-    }
-    return kept.offset(row, strides);
+    return are_two(kept, row) ? offset_of_two(kept, i32(row), strides) : kept.offset(row, strides);
   }
   // The same of a column of a table.
   __device__ i64 row_offset(const TableColumn& at, const Strides& strides) const {
@@ -58,22 +63,13 @@ struct Reduction {
   __device__ i64 row_at(i64 row) const { return row; }
   __device__ i64 row_at(const TableColumn& at) const { return at.table * columns + at.column; }
 
-  // Elements between the start of a row and one of its elements; of two axes without a loop.
+  // Elements between the start of a row and one of its elements.
   __device__ i64 offset(i64 index, const Strides& strides) const {
     if (one_axis()) return index * strides.of[AXES - 1];
     return far_offset(index, strides);
   }
-  // Whether it lies along two, and indices up to this one have 31 bits.
-  __device__ bool two_axes(i64 index) const {
-    return i32(along.first_axis) == AXES - 2 && u64(index) >> 31 == 0;
-  }
   __device__ __noinline__ i64 far_offset(i64 index, const Strides& strides) const {
-    if (two_axes(index)) {
-      const Divide& inner = along.extent[AXES - 1];
-      const i32 above = inner(i32(index));
-      return above * strides.of[AXES - 2] + (i32(index) - above * i32(inner.divisor)) * strides.of[AXES - 1];
-    }
-    return along.far_offset(index, strides);
+    return are_two(along, index) ? offset_of_two(along, i32(index), strides) : along.far_offset(index, strides);
   }
 };
 
@@ -82,7 +78,7 @@ struct Reduction {
 template <int COUNT>
 __device__ inline void far_offsets(
     i64 (&at)[COUNT], i64 first, i64 apart, i32 count, const Reduction& rows, const Strides& strides) {
-  if (rows.two_axes(first + (COUNT - 1) * apart)) {
+  if (rows.are_two(rows.along, first + (COUNT - 1) * apart)) {
     const Divide& inner = rows.along.extent[AXES - 1];
     const i64 outer_step = strides.of[AXES - 2], step = strides.of[AXES - 1];
     const i64 back = outer_step - i32(inner.divisor) * step;  // from one stretch's end to where the next begins
@@ -275,7 +271,7 @@ __device__ inline void load_elements(
     }
     const storage_t<E>* at[GROUP];
     addresses_along<LANES>(
-        at, row + columns.step(lane) * beside * (COUNT > 1), first, i32(min(end - first, i64(GROUP))), rows, reach.along);
+        at, row + columns.step(lane) * beside, first, i32(min(end - first, i64(GROUP))), rows, reach.along);
 #pragma unroll
     for (int i = 0; i < GROUP; ++i) lanes[lane].data[i] = fetch(at[i]);
   }

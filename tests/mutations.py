@@ -527,6 +527,27 @@ MUTATIONS = (
         "the quotient of an infinity is NaN",
     ),
     Mutation(
+        CUDA + "quotient.cuh",
+        "within(safe_divisor(s) && exponent(s) == absolute(s)) {}",
+        "within(safe_divisor(s)) {}",
+        where("tests/host/test_shared_values_on_the_host.py"),
+        "a product with an inverse that was rounded passes for a quotient",
+    ),
+    Mutation(
+        CUDA + "quotient.cuh",
+        "within(low != C(0) && high != C(0)) {}",
+        "within(high != C(0)) {}",
+        where("tests/host/test_shared_values_on_the_host.py"),
+        "an element of 0 cut to -0 is 0",
+    ),
+    Mutation(
+        CUDA + "random.cuh",
+        "s > C(0) ? ceil(s * uniform_shares<C>::all) : C(0)) {}",
+        "s > C(0) ? floor(s * uniform_shares<C>::all) : C(0)) {}",
+        where("tests/host/test_random_on_the_host.py"),
+        "a random number just below a limit reaches it",
+    ),
+    Mutation(
         CUDA + "erf.cuh",
         "const f64 t = at_most(absolute(x), 40.0), back = -0.5 * t, minus = back * t;",
         "const f64 t = absolute(x), back = -0.5 * t, minus = back * t;",

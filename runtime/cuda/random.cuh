@@ -72,30 +72,30 @@ __device__ inline RandomBlock block_of_pair(i64 seed, i64 offset, i64 index) {
 }
 
 // From 0 on, below 1: so many of 2^24 shares from the word of an element, in f64 of 2^53 from two words.
-template <typename C> struct shares { static constexpr C all = C(0x1p24), each = C(0x1p-24); };
-template <> struct shares<f64> { static constexpr f64 all = 0x1p53, each = 0x1p-53; };
+template <typename C> struct uniform_shares { static constexpr C all = C(0x1p24), each = C(0x1p-24); };
+template <> struct uniform_shares<f64> { static constexpr f64 all = 0x1p53, each = 0x1p-53; };
 __device__ inline u64 two_words(u32 low, u32 high) { return u64(high) << 32 | low; }
-__device__ inline u32 shares_of(f32, i64 seed, i64 offset, i64 index) {
+__device__ inline u32 shares_drawn(f32, i64 seed, i64 offset, i64 index) {
   return u32(random_bits(seed, offset, index)) >> 8;
 }
-__device__ inline u64 shares_of(f64, i64 seed, i64 offset, i64 index) {
+__device__ inline u64 shares_drawn(f64, i64 seed, i64 offset, i64 index) {
   const RandomBlock block = block_of_pair(seed, offset, index);
   return (index & 1 ? two_words(block.third, block.fourth) : two_words(block.first, block.second)) >> 11;
 }
 template <typename C> __device__ inline C random_uniform(i64 seed, i64 offset, i64 index) {
-  return C(shares_of(C(), seed, offset, index)) * shares<C>::each;
+  return C(shares_drawn(C(), seed, offset, index)) * uniform_shares<C>::each;
 }
 
 // What random numbers reach is as many shares, or none that there are.
 template <typename C> struct LeastShare {
   static constexpr bool fast = true;
-  decltype(shares_of(C(), 0, 0, 0)) least;
+  decltype(shares_drawn(C(), 0, 0, 0)) least;
 
   LeastShare() = default;
   __device__ explicit LeastShare(C s)
-      : least(!(s <= C(1)) ? shares<C>::all : s > C(0) ? ceil(s * shares<C>::all) : C(0)) {}
+      : least(!(s <= C(1)) ? uniform_shares<C>::all : s > C(0) ? ceil(s * uniform_shares<C>::all) : C(0)) {}
   __device__ bool reached_by(i64 seed, i64 offset, i64 index) const {
-    return shares_of(C(), seed, offset, index) >= least;
+    return shares_drawn(C(), seed, offset, index) >= least;
   }
 };
 

@@ -18,6 +18,7 @@ from skuda.codegen.spec import loads
 from skuda.errors import InvalidProblem, SpecError
 from skuda.launch import registry
 from skuda.launch.compiler import compile_cubin
+from skuda.reference import random
 from skuda.schedules import table
 from skuda.schedules.row_variants import split_variants
 from skuda.schedules.variant import RowMode
@@ -102,6 +103,15 @@ ops:
     outputs:
       tenth: T[*n] = x * 0.1
       y: T[*n] = tenth * 10
+
+  dropped:
+    inputs:
+      x: T[*n, d]
+      seed: i64[]
+      offset: i64[]
+    attrs: {p: C = 0.5}
+    outputs:
+      kept: T[*n, d] = where(random_uniform(seed, offset, position((n, d))) >= p, x - max(x, over=d), 1)
 
   thirds:
     inputs:
@@ -479,6 +489,15 @@ def test_a_map_may_count(run, element, shape):
     """Behind an attribute: both are numbers that kernels take."""
     x = integers(element, shape, 21)
     same(run("shares", x, gain=5.0), wide(x) * 5 / wide(x).dtype.type(shape[-1] or 1), element)
+
+
+@pytest.mark.parametrize("element", FLOATS)
+@pytest.mark.parametrize("p", [-1.0, 0.0, 0.3, 1.0, np.nan])
+def test_random_numbers_beside_a_reduction(run, element, p):
+    x, seed, offset = integers(element, (5, 333), 27), np.array(3), np.array(1 << 40)
+    drawn = random.random_uniform(seed, offset, np.arange(x.size).reshape(x.shape), wide(x).dtype.type)
+    expected = np.where(drawn >= p, wide(x) - wide(x).max(-1, keepdims=True), 1)
+    same(run("dropped", x, seed, offset, p=p), expected, element)
 
 
 @pytest.mark.parametrize("element", FLOATS)

@@ -21,6 +21,12 @@ extern "C" void {name}_{word}({word}* value, const i64* seed, const i64* offset,
   for (long i = 0; i < count; ++i) value[i] = {name}<{word}>(seed[i], offset[i], index[i]);
 }}
 """ for name in ("random_uniform", "random_normal") for word in ("f32", "f64"))  # fmt: skip
+TEXT += "".join(f"""
+extern "C" void reached_{C}(bool* value, {C} p, const i64* index, long count) {{
+  const LeastShare<{C}> least(p);
+  for (long i = 0; i < count; ++i) value[i] = least.reached_by(7, 1ll << 40, index[i]);
+}}
+""" for C in ("f32", "f64"))  # fmt: skip
 WORDS = ["bf16", "f16", "e4m3", "e8m0", "f32"]
 TEXT += "".join(f"""
 extern "C" void stochastic_{word}_{C}({C}* value, const {C}* x, const i64* bits, long count) {{
@@ -49,6 +55,22 @@ def test_numbers(library, name, C):
     stem = name.rpartition("_")[0]
     expected = random.random_bits(*arguments) if name == "bits" else getattr(random, stem)(*arguments, C)
     np.testing.assert_array_equal(value.view(np.uint8), expected.view(np.uint8))
+
+
+@pytest.mark.parametrize("C", [np.float32, np.float64])
+def test_numbers_are_compared_as_integers(library, C):
+    """With any number: those that are drawn, their neighbours, what none reaches and what all do, and NaN."""
+    index = np.arange(2000)
+    drawn = random.random_uniform(7, 1 << 40, index, C)
+    some = [*drawn[:50], *np.nextafter(drawn[:50], C(2)), *np.nextafter(drawn[:50], C(-1))]
+    reached = getattr(library, "reached_f32" if C is np.float32 else "reached_f64")
+    real = ctypes.c_float if C is np.float32 else ctypes.c_double
+    some += [-np.inf, -1.0, -0.0, 0.0, 5e-324, 1e-9, 0.1, 0.5, 1 - 2.0**-24, 1 - 2.0**-53, 1.0, 2.0, np.inf, np.nan]
+    for p in some:
+        value = np.empty(index.size, bool)
+        pointers = [ctypes.c_void_p(each.ctypes.data) for each in (value, index)]
+        reached(pointers[0], real(p), pointers[1], ctypes.c_long(index.size))
+        np.testing.assert_array_equal(value, drawn >= C(p), str(p))
 
 
 @pytest.mark.parametrize("C", [np.float32, np.float64])

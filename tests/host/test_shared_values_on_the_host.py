@@ -1,0 +1,90 @@
+"""What elements share, as the CPU's C++ compiler makes it of quotient.cuh: quotients by any divisor and the elements
+between any bounds are NumPy's, in the form for usual values and in the other one."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from host.functions import compiled
+from skuda.reference import formulas
+
+TEXT = '#include "quotient.cuh"\n' + "".join(f"""
+extern "C" bool quotients_{C}({C}* usual, {C}* other, {C} s, {C}, const {C}* x, long count) {{
+  const PowerDivisor<{C}> by(s);
+  for (long i = 0; i < count; ++i)
+    usual[i] = by.quotient<FAST_WITHIN>(x[i]), other[i] = by.quotient<FAST_FORM>(x[i]);
+  return by.within;
+}}
+extern "C" bool clamped_{C}({C}* usual, {C}* other, {C} low, {C} high, const {C}* x, long count) {{
+  const Bounds<{C}> bounds(low, high);
+  for (long i = 0; i < count; ++i)
+    usual[i] = bounds.value<FAST_WITHIN>(x[i]), other[i] = bounds.value<FAST_FORM>(x[i]);
+  return bounds.within;
+}}
+""" for C in ("f32", "f64"))  # fmt: skip
+TYPES = [np.float32, np.float64]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    return compiled(TEXT, tmp_path_factory.mktemp("shared"))
+
+
+def numbers(C: type) -> np.ndarray:
+    """Of every exponent, subnormal ones and special values too."""
+    kind = np.dtype(f"i{np.dtype(C).itemsize}")
+    ends = np.iinfo(kind)
+    drawn = np.random.default_rng(9).integers(ends.min, ends.max, 20_000, kind, endpoint=True)
+    least = np.finfo(C).smallest_subnormal * np.arange(1, 9, dtype=C)
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 6, np.finfo(C).max], C)
+    return np.concatenate([drawn.view(C), least, -least, special])
+
+
+def both(function, C: type, first: float, second: float, x: np.ndarray) -> tuple[bool, list[np.ndarray]]:
+    """Whether what is shared is usual, and the values in both forms."""
+    real = ctypes.c_float if C is np.float32 else ctypes.c_double
+    found = [np.empty_like(x) for _ in range(2)]
+    function.restype = ctypes.c_bool
+    pointers = [ctypes.c_void_p(each.ctypes.data) for each in (*found, x)]
+    return function(*pointers[:2], real(first), real(second), pointers[2], ctypes.c_long(x.size)), found
+
+
+def same(found: np.ndarray, expected: np.ndarray, what: str) -> None:
+    nan = np.isnan(expected)
+    np.testing.assert_array_equal(np.isnan(found), nan, what)
+    np.testing.assert_array_equal(found[~nan].view(np.uint8), expected[~nan].view(np.uint8), what)
+
+
+@pytest.mark.parametrize("C", TYPES)
+@pytest.mark.parametrize("s, usual", [
+    (1, True), (-1, True), (0.5, True), (-0.25, True), (2.0**60, True), (2.0**-60, True), (3, False), (0.1, False),
+    (1.5, False), (2.0**-130, None), (2.0**120, None), (0, False), (-0.0, False), (np.inf, False), (np.nan, False),
+])  # fmt: skip
+def test_quotients_of_any_dividend(library, C, s, usual):
+    x = numbers(C)
+    within, (quick, other) = both(library.quotients_f32 if C is np.float32 else library.quotients_f64, C, s, 0, x)
+    with np.errstate(all="ignore"):
+        expected = x / C(s)
+    assert within == usual or usual is None  # f64 has further ones
+    same(other, expected, str(s))
+    if within:
+        same(quick, expected, str(s))
+
+
+@pytest.mark.parametrize("C", TYPES)
+@pytest.mark.parametrize("low, high, usual", [
+    (-1, 6, True), (1e-5, 1 - 1e-5, True), (3, -3, True), (-np.inf, np.inf, True), (np.nan, 1, True),
+    (-1, np.nan, True), (0, 6, False), (-0.0, 6, False), (-1, 0, False), (-1, -0.0, False),
+])  # fmt: skip
+def test_elements_between_bounds(library, C, low, high, usual):
+    x = numbers(C)
+    within, (quick, other) = both(library.clamped_f32 if C is np.float32 else library.clamped_f64, C, low, high, x)
+    with np.errstate(all="ignore"):
+        expected = formulas.clamp(x, C(low), C(high))
+    assert within == usual
+    same(other, expected, f"{low}, {high}")
+    if within:
+        same(quick, expected, f"{low}, {high}")

@@ -53,6 +53,17 @@ inline float __double2float_rz(double x) {
   return same_bits<float>(same_bits<unsigned>(near) - unsigned(above));
 }
 
+// By bits: compilers make no vectors of several conditions where one is the same for all elements.
+inline float chosen(bool first, float a, float b) {
+  const unsigned mask = 0u - unsigned(first);
+  return __uint_as_float((__float_as_uint(a) & mask) | (__float_as_uint(b) & ~mask));
+}
+inline double chosen(bool first, double a, double b) {
+  const unsigned long long mask = 0ull - (unsigned long long)first;
+  return same_bits<double>(
+      (same_bits<unsigned long long>(a) & mask) | (same_bits<unsigned long long>(b) & ~mask));
+}
+
 // By integers near the quotient, in double: what each step leaves is exact, and smaller by 2^-52 or than the divisor.
 inline double fmod_step(double rest, double by, double inverse) {
   return __builtin_fma(-__builtin_rint(rest * inverse), by, rest);

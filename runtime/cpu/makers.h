@@ -31,6 +31,8 @@ using value_of = type_at<
 // What is kept of an element until its group is joined.
 template <typename How, typename V> struct gathered { using type = state_t<How, V>; };
 template <typename V> struct gathered<SquaredDeviations, V> { using type = V; };
+template <typename V> struct gathered<ArgLargest, V> { using type = V; };
+template <typename V> struct gathered<ArgSmallest, V> { using type = V; };
 
 // Of each group what its neighbours make; values count for nothing up to the end of the last eight groups.
 template <typename How, typename V> inline void join_neighbours(const V* values, int groups, V* joined) {
@@ -44,6 +46,45 @@ template <typename How, typename V> inline void join_neighbours(const V* values,
   for (int i = 0; i < groups * 4; ++i) pairs[i] = How::of(values[2 * i], values[2 * i + 1]);
   for (int i = 0; i < groups * 2; ++i) fours[i] = How::of(pairs[2 * i], pairs[2 * i + 1]);
   for (int i = 0; i < groups; ++i) joined[i] = How::of(fours[2 * i], fours[2 * i + 1]);
+}
+// As many results as groups, of a whole block, where order makes no difference: vectors of them need no neighbours.
+template <typename How, typename V> inline void join_any(const V* values, V* joined) {
+  if constexpr ((same<How, Largest> || same<How, Smallest>) && std::is_floating_point_v<V>) {
+    int known[GROUPS];  // neither NaN nor the sign of a zero is to be told
+    for (int i = 0; i < GROUPS; ++i) joined[i] = values[i], known[i] = values[i] == values[i];
+    for (int start = GROUPS; start < BLOCK; start += GROUPS)
+      for (int i = 0; i < GROUPS; ++i) {
+        const V a = joined[i], b = values[start + i];
+        joined[i] = (same<How, Largest> ? a > b : a < b) ? a : b;
+        known[i] &= b == b;
+      }
+    int all = 1;
+    for (int i = 0; i < GROUPS; ++i) all &= known[i] & (joined[i] != 0);
+    if (all) return;
+  }
+  V left[BLOCK / 2];
+  for (int i = 0; i < BLOCK / 2; ++i) left[i] = How::of(values[i], values[BLOCK / 2 + i]);
+  for (int half = BLOCK / 4; half >= GROUPS; half /= 2)
+    for (int i = 0; i < half; ++i) left[i] = How::of(left[i], left[half + i]);
+  for (int i = 0; i < GROUPS; ++i) joined[i] = left[i];
+}
+template <typename How> constexpr bool seeks = same<How, ArgLargest> || same<How, ArgSmallest>;
+// The extreme of a block's values, of which `count` are there. Its index is sought where the block has a better one than
+// what was found before: of few blocks.
+template <typename How, typename V> inline void seek(ValueAndIndex<V>& found, const V* values, i64 first, int count) {
+  using Best = typename extreme_of<How>::type;
+  V joined[GROUPS], whole[BLOCK];
+  if (count < BLOCK) {
+    for (int i = 0; i < BLOCK; ++i) whole[i] = i < count ? values[i] : Best::template nothing<V>();
+    values = whole;
+  }
+  join_any<Best>(values, joined);
+  V best = joined[0];
+  for (int i = 1; i < GROUPS; ++i) best = Best::of(best, joined[i]);
+  if (How::of(found, ValueAndIndex<V>{best, first}).index != first) return;
+  int lane = 0;
+  while (values[lane] != best && values[lane] == values[lane]) ++lane;  // NaN is best
+  found = {best, first + lane};
 }
 // The moments of a group, element by element.
 template <typename V> inline Moments<V> moments_of_some(const V* values, int count) {
@@ -92,21 +133,25 @@ template <typename P, typename Pass, int I, bool REDUCES = type_at<typename Pass
     total.count = 0;
     finite = true;
   }
+  // How many of a row's accumulators are told apart: where order makes no difference, as many as a block has results for.
+  static int told(int accumulators) { return ordered<How> ? accumulators : min(accumulators, GROUPS); }
   void begin_segment(int accumulators) {
     missing = slab;
-    for (int i = 0; i < accumulators; ++i) of[i] = How::template nothing<V>();
+    for (int i = 0; i < told(accumulators); ++i) of[i] = How::template nothing<V>();
   }
   void add(Element (&values)[BLOCK], i64 first, int count, int accumulators) {
     if constexpr (same<How, SquaredDeviations>) return add_some(values, first, count, accumulators);
+    else if constexpr (seeks<How>) return seek<How>(of[0], values, first, count);
     else if constexpr (in_slabs<P>) return add_to_slabs(values, count);
     else return add_values(values, first, count, accumulators);
   }
   // A whole block of values that stay as they are.
   void add_whole(const Element* values, i64 first, int accumulators) {
     V joined[GROUPS];
-    if constexpr (same<How, SquaredDeviations>) join_moments(values, BLOCK, joined);
+    if constexpr (seeks<How>) return seek<How>(of[0], values, first, BLOCK);
+    else if constexpr (same<How, SquaredDeviations>) join_moments(values, BLOCK, joined);
     else if constexpr (ordered<How>) join_neighbours<How>(values, GROUPS, joined);
-    else join_any(values, joined);
+    else join_any<How>(values, joined);
     take(joined, GROUPS, first, accumulators);
   }
   void add_some(const Element* values, i64 first, int count, int accumulators) {
@@ -121,7 +166,7 @@ template <typename P, typename Pass, int I, bool REDUCES = type_at<typename Pass
     V joined[GROUPS];
     if (!ordered<How> && joins(values, groups * GROUP)) {
       for (int i = groups * GROUP; i < BLOCK; ++i) values[i] = How::template nothing<V>();
-      join_any(values, joined);
+      join_any<How>(values, joined);
       made = GROUPS;
     } else if (ordered<How> && joins(values, groups * GROUP)) {
       for (int i = groups * GROUP; i < (groups + 7) / 8 * 8 * GROUP; ++i) values[i] = How::template nothing<V>();
@@ -134,7 +179,7 @@ template <typename P, typename Pass, int I, bool REDUCES = type_at<typename Pass
   }
   void end_segment(int accumulators) {
     if (in_slabs<P> && missing == slab) return;
-    for (int left = accumulators / 2; left > 0; left /= 2)
+    for (int left = told(accumulators) / 2; left > 0; left /= 2)
       for (int i = 0; i < left; ++i) of[i] = How::of(of[2 * i], of[2 * i + 1]);
     total.add(of[0]);
   }
@@ -147,28 +192,8 @@ template <typename P, typename Pass, int I, bool REDUCES = type_at<typename Pass
   }
 
  private:
-  // As many results of a whole block, where order makes no difference: vectors of them need no neighbours.
-  static void join_any(const V* values, V* joined) {
-    if constexpr ((same<How, Largest> || same<How, Smallest>) && std::is_floating_point_v<V>) {
-      int known[GROUPS];  // neither NaN nor the sign of a zero is to be told
-      for (int i = 0; i < GROUPS; ++i) joined[i] = values[i], known[i] = values[i] == values[i];
-      for (int start = GROUPS; start < BLOCK; start += GROUPS)
-        for (int i = 0; i < GROUPS; ++i) {
-          const V a = joined[i], b = values[start + i];
-          joined[i] = (same<How, Largest> ? a > b : a < b) ? a : b;
-          known[i] &= b == b;
-        }
-      int all = 1;
-      for (int i = 0; i < GROUPS; ++i) all &= known[i] & (joined[i] != 0);
-      if (all) return;
-    }
-    V left[BLOCK / 2];
-    for (int i = 0; i < BLOCK / 2; ++i) left[i] = How::of(values[i], values[BLOCK / 2 + i]);
-    for (int half = BLOCK / 4; half >= GROUPS; half /= 2)
-      for (int i = 0; i < half; ++i) left[i] = How::of(left[i], left[half + i]);
-    for (int i = 0; i < GROUPS; ++i) joined[i] = left[i];
-  }
   void take(const V* joined, int made, i64 first, int accumulators) {
+    accumulators = told(accumulators);
     const int start = int(first / GROUP) & (accumulators - 1);
     for (int done = 0; done < made; done += accumulators) {
       const int some = min(accumulators, made - done);

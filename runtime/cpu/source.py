@@ -21,6 +21,7 @@ _INCLUDE = re.compile(r'#include "(\w+\.(?:cuh|h))"')
 # asm("name %0, %1, ...;" : "=f"(result) : "f"(argument), ...);
 _INSTRUCTION = re.compile(r'asm\("([a-z][\w.:]*) %0[^"]*"\s*:\s*"=\w"\((.*?)\)\s*:\s*(.*?)\);', re.DOTALL)
 _ARGUMENT = re.compile(r'"\w"\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)')
+_UNROLLED = re.compile(r"#pragma unroll$", re.MULTILINE)  # g++ has a name of its own for it
 # What a source includes for the schedules of a GPU.
 _OF_SCHEDULES = {row.header for row in SCHEDULES.values()} | {"elementwise.cuh", "scan.cuh"}
 
@@ -35,8 +36,9 @@ def text_of(source: str, entry: str) -> str:
     header = ON_CPU[entry.partition("<")[0]].header
     head = f'#include "device.h"\nconstexpr long long PIECE = {PIECE};\n#include "{header}"\n'
     whole = _inlined(head + source, _OF_SCHEDULES - {"strided.cuh"})
+    whole = _UNROLLED.sub("#pragma GCC unroll 16", called(whole).replace("-fused(", "negative_fused("))
     return (
-        f"{called(whole).replace('-fused(', 'negative_fused(')}\n"
+        f"{whole}\n"
         f'extern "C" void kernel(const void* arguments, long long begin, long long end) {{\n'
         f"  {entry}(arguments, begin, end);\n}}\n"
     )

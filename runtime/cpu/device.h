@@ -8,6 +8,22 @@
 
 #define __forceinline__ inline __attribute__((always_inline))
 
+// Few elements ask for what a branch would keep all of a loop from being vectors for: angles beyond 2^17, logarithms of
+// what is not above 0. `source.py` has the conditions asked here. A loop over elements runs without these branches first,
+// and once more with them where some element would have taken one.
+static thread_local int unusual_seen = 0, takes_branches = 1;
+inline bool unusual(bool condition) {
+  unusual_seen |= condition;
+  return condition & (takes_branches != 0);
+}
+template <typename Loop> inline void without_branches(const Loop& loop) {
+  unusual_seen = 0;
+  takes_branches = 0;
+  loop();
+  takes_branches = 1;
+  if (__builtin_expect(unusual_seen, 0)) loop();
+}
+
 inline float __fmaf_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 inline double __fma_rn(double a, double b, double c) { return __builtin_fma(a, b, c); }
 // -fused(a, b, c): gcc takes the negative of a sum for a sum of negatives, which has another sign where it is 0.

@@ -85,8 +85,10 @@ template <typename P, int FAST>
 inline void compute(
     typename ResultLines<P>::Values& to, const P& program, const ElementBlocks<P>& in, int begin, int end) {
   const P own = program;  // no store may change it
-  for (int lane = begin; lane < end; ++lane)
-    ResultLines<P>::set(to, lane, own.template of<FAST>(in.element(lane)));
+  without_branches([&] {
+    for (int lane = begin; lane < end; ++lane)
+      ResultLines<P>::set(to, lane, own.template of<FAST>(in.element(lane)));
+  });
 }
 
 // Elements that share a program, in the form that it and they allow.

@@ -24,7 +24,8 @@ from skuda.launch import cubin_cache, registry
 # The bits depend on these: nothing is contracted to FMA, nothing reordered. Without traps and errno, comparisons and
 # roundings can be vectors.
 OPTIONS = (
-    "-std=c++20", "-O2", "-ftree-vectorize", "-funswitch-loops", "--param=max-unswitch-insns=400", "-fvect-cost-model=dynamic", "-finline-limit=4000",
+    "-std=c++20", "-O2", "-ftree-vectorize", "-funswitch-loops", "--param=max-unswitch-insns=400",
+    "-fvect-cost-model=dynamic", "-finline-limit=4000",
     "--param=max-inline-insns-auto=400", "-march=native", "-ffp-contract=off", "-fno-math-errno",
     "-fno-trapping-math", "-fno-strict-aliasing", "-fno-gnu-unique", "-fpermissive", "-w", "-fPIC", "-shared",
 )  # fmt: skip

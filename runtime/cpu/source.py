@@ -21,6 +21,12 @@ _INCLUDE = re.compile(r'#include "(\w+\.(?:cuh|h))"')
 # asm("name %0, %1, ...;" : "=f"(result) : "f"(argument), ...);
 _INSTRUCTION = re.compile(r'asm\("([a-z][\w.:]*) %0[^"]*"\s*:\s*"=\w"\((.*?)\)\s*:\s*(.*?)\);', re.DOTALL)
 _ARGUMENT = re.compile(r'"\w"\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)')
+# What few elements ask for: `if (condition) return far_sine(x);`, or `return condition ? value : far_cosine(x);`. The way
+# of the others takes any number, and reads no table by it. And the definitions of what is asked for.
+_FAR = r"far_(?:sine|cosine|tangent)\("
+_WAY_OUT = re.compile(rf"if \((.+)\) return ({_FAR}|logarithm_end\()")
+_OR_FAR = re.compile(rf"return ([^;?]+?) \? ([^;]+?) : ({_FAR}[^;]*\));")
+_OF_FAR = re.compile(rf"__device__ __noinline__ (\w+ {_FAR})")
 _UNROLLED = re.compile(r"#pragma unroll$", re.MULTILINE)  # g++ has a name of its own for it
 # What a source includes for the schedules of a GPU.
 _OF_SCHEDULES = {row.header for row in SCHEDULES.values()} | {"elementwise.cuh", "scan.cuh"}
@@ -36,7 +42,8 @@ def text_of(source: str, entry: str) -> str:
     header = ON_CPU[entry.partition("<")[0]].header
     head = f'#include "device.h"\nconstexpr long long PIECE = {PIECE};\n#include "{header}"\n'
     whole = _inlined(head + source, _OF_SCHEDULES - {"strided.cuh"})
-    whole = _UNROLLED.sub("#pragma GCC unroll 16", called(whole).replace("-fused(", "negative_fused("))
+    whole = asked(called(whole)).replace("-fused(", "negative_fused(")
+    whole = _UNROLLED.sub("#pragma GCC unroll 16", whole)
     return (
         f"{whole}\n"
         f'extern "C" void kernel(const void* arguments, long long begin, long long end) {{\n'
@@ -52,6 +59,13 @@ def called(text: str) -> str:
         return f"{match[2]} = {re.sub('[.:]', '_', match[1])}({arguments});"
 
     return _INSTRUCTION.sub(call, text)
+
+
+def asked(text: str) -> str:
+    """A text in which what few elements ask for is asked by `unusual` of device.h."""
+    text = _WAY_OUT.sub(r"if (unusual(\1)) return \2", text)
+    text = _OR_FAR.sub(r"return unusual(!(\1)) ? \3 : \2;", text)
+    return _OF_FAR.sub(r"__device__ __attribute__((noinline, const)) \1", text)
 
 
 def _inlined(text: str, seen: set[str]) -> str:

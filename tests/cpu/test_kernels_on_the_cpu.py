@@ -16,6 +16,7 @@ from skuda import generated
 from skuda.cpu import kernels, library
 from skuda.errors import Unsupported
 from skuda.launch import cubin_cache, registry
+from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 from skuda.plans import plan, selection
 
@@ -56,6 +57,50 @@ def test_whole_blocks_are_reduced_where_they_lie(name, word):
             chosen.run(args(input=x, output=output))
             results.append(output.tobytes())
         assert results[0] == results[1], length
+
+
+def of_both(name: str, word: str, inputs: dict[str, np.ndarray], output: np.ndarray, **sizes) -> list[bytes]:
+    """What a plan gives by a kernel of the CPU, and by the reference."""
+    plan_class, args, descriptor = (getattr(generated, f"{name}{part}") for part in ("Plan", "Args", "Descriptor"))
+    results = []
+    for backend in (BackendKind.CPU, BackendKind.REFERENCE):
+        found = np.empty_like(output)
+        plan_class.select(descriptor(element=word, **sizes), preference=backend).run(args(**inputs, output=found))
+        results.append(found.tobytes())
+    return results
+
+
+@pytest.mark.parametrize("word", ["f32", "f64"])
+@pytest.mark.parametrize("name", ["Sin", "Cos", "Tan", "Log1p", "Log2", "Log10"])
+def test_what_few_elements_ask_for(name, word):
+    """Blocks with an angle or an argument that takes another way, at each of their ends, and blocks without."""
+    dtype = DTYPES[word].storage
+    x = np.random.default_rng(8).uniform(0.1, 3, 5000).astype(dtype)
+    for places, value in (((0, 255, 700), 3e38), ((256, 1023), np.nan), ((1500,), -2), ((2000, 4999), np.inf),
+                          ((2500,), 0), ((2501,), -0.0), ((2502,), 1e-300), ((2503, 2504), -np.inf)):  # fmt: skip
+        x[list(places)] = value
+    x[3000:3300] = 1e10
+    found, expected = of_both(name, word, {"input": x}, x, shape=x.shape)
+    assert found == expected
+
+
+@pytest.mark.parametrize("word", ["f32", "f64", "f16", "i32", "s8", "u8"])
+@pytest.mark.parametrize("name", ["Argmax", "Argmin"])
+def test_indices_are_sought_in_blocks(name, word):
+    """The first of equals, in one block and in several; of zeros with either sign; of infinities; and the first NaN."""
+    real, dtype = word.startswith("f"), DTYPES[word].storage
+    random = np.random.default_rng(9)
+    for length in (1, 7, 8, 255, 256, 257, 512, 5000, 70_000):
+        x = (10 * random.standard_normal((8, length))).astype(dtype)
+        x[1], x[2] = 3, np.clip(x[2], 0, 1)
+        if real:
+            x[3] = np.copysign(0, x[3])
+            x[4, random.random(length) < 0.01] = np.nan
+            x[5], x[6] = -np.inf, np.inf
+            x[7] = np.nan
+        output = np.empty(8, np.int64)
+        found, expected = of_both(name, word, {"input": x}, output, kept=8, reduced=length)
+        assert found == expected, length
 
 
 @pytest.fixture

@@ -69,6 +69,20 @@ inline float __double2float_rz(double x) {
   return same_bits<float>(same_bits<unsigned>(near) - unsigned(above));
 }
 
+// What is no NaN of two, the lesser or the greater: the functions of C are calls.
+template <typename V> inline V lesser_number(V a, V b) {
+  const V found = a < b ? a : b;
+  return b != b ? a : found;
+}
+template <typename V> inline V greater_number(V a, V b) {
+  const V found = a > b ? a : b;
+  return b != b ? a : found;
+}
+#define fminf lesser_number<float>
+#define fmaxf greater_number<float>
+#define fmin lesser_number<double>
+#define fmax greater_number<double>
+
 // By bits: compilers make no vectors of several conditions where one is the same for all elements.
 inline float chosen(bool first, float a, float b) {
   const unsigned mask = 0u - unsigned(first);

@@ -21,8 +21,8 @@ _INCLUDE = re.compile(r'#include "(\w+\.(?:cuh|h))"')
 # asm("name %0, %1, ...;" : "=f"(result) : "f"(argument), ...);
 _INSTRUCTION = re.compile(r'asm\("([a-z][\w.:]*) %0[^"]*"\s*:\s*"=\w"\((.*?)\)\s*:\s*(.*?)\);', re.DOTALL)
 _ARGUMENT = re.compile(r'"\w"\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)')
-# What few elements ask for: `if (condition) return far_sine(x);`, or `return condition ? value : far_cosine(x);`. The way
-# of the others takes any number, and reads no table by it. And the definitions of what is asked for.
+# What few elements ask for: `if (condition) return far_sine(x);`, or `return condition ? value : far_cosine(x);`. The
+# way of the others takes any number, and reads no table by it. And the definitions of what is asked for.
 _FAR = r"far_(?:sine|cosine|tangent)\("
 _WAY_OUT = re.compile(rf"if \((.+)\) return ({_FAR}|logarithm_end\()")
 _OR_FAR = re.compile(rf"return ([^;?]+?) \? ([^;]+?) : ({_FAR}[^;]*\));")

@@ -548,6 +548,20 @@ MUTATIONS = (
         "a random number just below a limit reaches it",
     ),
     Mutation(
+        "runtime/cpu/device.h",
+        "if (__builtin_expect(unusual_seen, 0)) loop();",
+        "if (__builtin_expect(unusual_seen > 1, 0)) loop();",
+        where("tests/cpu/test_kernels_on_the_cpu.py::test_what_few_elements_ask_for"),
+        "on the CPU an angle beyond 2^17 takes the way of the others",
+    ),
+    Mutation(
+        "runtime/cpu/makers.h",
+        "if (How::of(found, ValueAndIndex<V>{best, first}).index != first) return;",
+        "if (How::of(found, ValueAndIndex<V>{best, first}).index != first && !is_nan(best)) return;",
+        where("tests/cpu/test_kernels_on_the_cpu.py::test_indices_are_sought_in_blocks"),
+        "on the CPU the last block with NaN has the index",
+    ),
+    Mutation(
         CUDA + "erf.cuh",
         "const f64 t = at_most(absolute(x), 40.0), back = -0.5 * t, minus = back * t;",
         "const f64 t = absolute(x), back = -0.5 * t, minus = back * t;",

@@ -30,7 +30,7 @@ def calls(side: int) -> dict[str, Calls]:
     """By name: what is copied for comparison, our call and torch's."""
     torch.manual_seed(0)
     x, y = torch.randn(side, side), torch.randn(side, side)
-    weight, half = torch.randn(side), x.bfloat16()
+    weight, half, share, seed = torch.randn(side), x.bfloat16(), torch.rand(side, side), torch.tensor(0)
     shape = (side,)
 
     def codes(values, inverse=1 / 0.02):
@@ -39,6 +39,9 @@ def calls(side: int) -> dict[str, Calls]:
     return {
         "add f32": (x, lambda: skuda.add(x, y), lambda: x + y),
         "exp f32": (x, lambda: skuda.exp(x), lambda: x.exp()),
+        "sin f32": (x, lambda: skuda.sin(x), lambda: x.sin()),
+        "log1p f32": (share, lambda: skuda.log1p(share), lambda: share.log1p()),
+        "logit f32": (share, lambda: skuda.logit(share), lambda: share.logit()),
         "gelu f32": (x, lambda: skuda.gelu(x), lambda: functional.gelu(x)),
         "gelu bf16": (half, lambda: skuda.gelu(half), lambda: functional.gelu(half)),
         "silu_mul f32": (x, lambda: skuda.silu_mul(x, y), lambda: functional.silu(x) * y),
@@ -50,6 +53,9 @@ def calls(side: int) -> dict[str, Calls]:
             x, lambda: skuda.dynamic_quantize_per_token(x),
             lambda: codes(x, 127 / x.abs().amax(-1, keepdim=True))
         ),
+        "cast f32 to e4m3": (x, lambda: skuda.cast(x, dtype="e4m3"), lambda: x.to(torch.float8_e4m3fn)),
+        "dropout f32": (x, lambda: skuda.dropout(x, seed, seed, p=0.1), lambda: functional.dropout(x, 0.1)),
+        "argmax f32": (x, lambda: skuda.argmax(x, axis=-1), lambda: x.argmax(-1)),
         "sum f32": (x, lambda: skuda.sum(x, axis=-1), lambda: x.sum(-1)),
         "sum of columns f32": (x, lambda: skuda.sum(x, axis=0), lambda: x.sum(0)),
         "softmax f32": (x, lambda: skuda.softmax(x), lambda: x.softmax(-1)),

@@ -86,7 +86,7 @@ template <typename C> __device__ inline C random_uniform(i64 seed, i64 offset, i
   return C(shares_drawn(C(), seed, offset, index)) * uniform_shares<C>::each;
 }
 
-// What random numbers reach is as many shares, or none that there are.
+// Whether random numbers reach a limit that elements share, asked of their integers: `least` is the first that does.
 template <typename C> struct LeastShare {
   static constexpr bool fast = true;
   decltype(shares_drawn(C(), 0, 0, 0)) least;

@@ -54,8 +54,6 @@ class Lowering:
         placed: the name that must be a position along the row: the object is made from the row's length too.
         finite_with: two names: of the first, an operand's element, it must be known that it is finite where the second
             is.
-        usual: the names of which it must be proven that, unless they are NaN, nothing on the way of a quotient leaves
-            the range of normal numbers.
         when: what else must hold of what names stand for.
         halved: whether it holds only where the pattern's function may be less precise than C.
     """
@@ -71,7 +69,6 @@ class Lowering:
     ranged: str = ""
     placed: str = ""
     finite_with: tuple[str, str] | None = None
-    usual: tuple[str, ...] = ()
     when: Mapping[str, Callable[[Node], bool]] = field(default_factory=dict)
     halved: bool = False
 
@@ -79,6 +76,12 @@ class Lowering:
     def kind(self) -> str:
         """The class of its object, without arguments."""
         return self.holder.partition("<")[0]
+
+
+def _is_usual(node: Node) -> bool:
+    """Whether it is proven that nothing on the way of its quotient leaves the range of normal numbers, but for NaN."""
+    low, high = ends_of(node)
+    return low >= 2.0**-60 and high <= 2.0**60
 
 
 def _is_no_power_of_two(node: Node) -> bool:
@@ -122,7 +125,7 @@ LOWERINGS = (
              within="{object}.within", when=_UNEVEN),
     Lowering("x / s", "quotient_of<FAST, {x_type}>({x}, {object}, usual)", ROW, ("s",), ("x",), "Divisor<C>",
              when=_UNEVEN),
-    # Next to no zero, comparisons and the hardware's extremes are one: it takes -0 for less than 0.
+    # Bounds by the hardware's extremes, which differ from comparisons of zeros alone.
     Lowering("clamp(x, least, most)", "bounded({x}, {least}, {most})", ELEMENTS, when=_LITERAL_BOUNDS),
     Lowering("clamp(x, least, most)", "{object}.template value<FAST>({x})", (Site.ELEMENTWISE,), ("least", "most"),
              ("x",), "Bounds<C>", within="{object}.within", when=_BOUNDS_BUT_ZEROS),
@@ -138,8 +141,8 @@ LOWERINGS = (
     Lowering("x / (1 + exp(-x))", "logistic_product{precise}<FAST{precision}>({x}, usual)", ROW, each=("x",)),
     Lowering("x / (1 + exp(u))", "logistic_quotient{precise}<FAST, {x_type}{precision}>({x}, {u}, usual)", ROW,
              each=("x", "u"), finite_with=("x", "u")),
-    Lowering("1 / y", "sure_inverse({y})", ELEMENTS, each=("y",), usual=("y",)),
-    Lowering("x / y", "sure_quotient({x}, {y})", ELEMENTS, each=("y",), usual=("x", "y")),
+    Lowering("1 / y", "sure_inverse({y})", ELEMENTS, each=("y",), when={"y": _is_usual}),
+    Lowering("x / y", "sure_quotient({x}, {y})", ELEMENTS, each=("y",), when={"x": _is_usual, "y": _is_usual}),
     Lowering("sigmoid(x)", "row_logistic_as<FAST{precision}>({x}, usual)", ROW, each=("x",), halved=True),
     Lowering("exp(x)", "row_exponential{precise}<FAST{precision}>({x}, usual)", ROW, each=("x",)),
     Lowering("x / y", "row_quotient<FAST>({x}, {y}, usual)", ROW),
@@ -193,7 +196,6 @@ def lowered(
             and all(_is_quick(found[name], varies) for name in rule.each if f"{{{name}}}" in rule.within)
             and all(holds(found[name]) for name, holds in rule.when.items())
             and (not rule.halved or found[PRECISION].precise_as)
-            and all(_is_usual(found[name]) for name in rule.usual)
             and (rule.finite_with is None or _finite_with(*(found[name] for name in rule.finite_with)))
         ):
             return rule, found
@@ -221,11 +223,6 @@ def _is_quick(node: Node, varies: Callable[[Node], bool]) -> bool:
     if not varies(node):
         return True
     return node.op not in TRANSCENDENTAL and all(_is_quick(part, varies) for part in node.args)
-
-
-def _is_usual(node: Node) -> bool:
-    low, high = ends_of(node)
-    return low >= 2.0**-60 and high <= 2.0**60
 
 
 def _signed(number: Node) -> tuple[float, float]:

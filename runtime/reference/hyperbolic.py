@@ -28,7 +28,7 @@ _THIRD = float.fromhex("0x1.5555555555555p-2")
 _SINH_F32 = hexadecimal("0x1.a2e2e4p-13", "0x1.110fbep-7", "0x1.555556p-3")
 _COSH_F32 = hexadecimal("0x1.6d4f2cp-10", "0x1.5554e6p-5", "0x1p-1")
 _RATIO_F32 = hexadecimal("0x1.31e29cp-9", "0x1.995ecap-7", "0x1.55557ap-4")
-_ATANH_F32 = hexadecimal("0x1.091f2ap-3", "0x1.22240ap-3", "0x1.99a92cp-3", "0x1.555546p-2")
+ATANH_F32 = hexadecimal("0x1.091f2ap-3", "0x1.22240ap-3", "0x1.99a92cp-3", "0x1.555546p-2")
 # -ln 2 in two parts; ln 2 and its half for a factor 2^23 k.
 _MINUS_LN2 = tuple(map(np.float32, hexadecimal("-0x1.62e4p-1", "-0x1.7f7d1cp-20")))
 LN2_RAISED = tuple(map(np.float32, hexadecimal("0x1.62e4p-24", "0x1.7f7d1cp-43")))
@@ -208,5 +208,5 @@ def _atanh_f32(x):
     y = C(1) / d
     q = n * y
     left = fma32(-m, s_rest, fma32(-d_rest, q, fma32(-d, q, n)))
-    value = with_powers(raised.astype(C), _LN2_HALVES, q, _ATANH_F32, left, y)
+    value = with_powers(raised.astype(C), _LN2_HALVES, q, ATANH_F32, left, y)
     return np.copysign(np.where(t < 1, value, np.where(t == 1, C(np.inf), C(np.nan))), x)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from skuda.reference.double_double import elementary, hexadecimal, in_f32, pair_quotient, two_sum
+from skuda.reference.double_double import elementary, in_f32, pair_quotient, two_sum
 from skuda.reference.elementary import fma32
-from skuda.reference.hyperbolic import EXPONENT, LN2_RAISED, with_powers
+from skuda.reference.hyperbolic import ATANH_F32, EXPONENT, LN2_RAISED, with_powers
 from skuda.reference.powers import logarithm_terms
 
 # (2 atanh(q / 2) - q) / q^3 by q^2: the polynomial of atanh.
-_TWICE_ATANH = hexadecimal("0x1.091f2ap-11", "0x1.22240ap-9", "0x1.99a92cp-7", "0x1.555546p-4")
+_TWICE_ATANH = tuple(each * 0.25**power for each, power in zip(ATANH_F32, (4, 3, 2, 1), strict=True))
 _TWO_THIRDS = float.fromhex("0x1.5555555555555p-1")
 
 

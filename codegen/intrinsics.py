@@ -189,7 +189,7 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     _real("tanh", "hyperbolic_tangent", "tanh", r"\tanh({0})", "NaN gives NaN", common=True, header="erf.cuh",
           ulp=(1.5, 1.5), halved=True),
     # The same, a header each: powers.cuh, trigonometric.cuh, hyperbolic.cuh and the modules of those names.
-    _elementary("powers", "exp2", "exponential2", r"2^{{{0}}}", "NaN gives NaN"),
+    _elementary("powers", "exp2", "exponential2", r"2^{{{0}}}", "NaN gives NaN", halved=True),
     _elementary("powers", "expm1", "exponential_less_one", r"\left(e^{{{0}}} - 1\right)", "zeros keep their sign",
                 halved=True),
     _elementary("powers", "log2", "logarithm2", r"\log_2({0})", "0 gives -inf, negative gives NaN", halved=True),

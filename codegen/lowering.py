@@ -104,6 +104,8 @@ PRECISION = "precision"  # the key of the function in a pattern that names what 
 _STEPS = "clamp(round_to_int(x / s), low, high)"
 _BOUNDS = ("s", "low", "high")
 _IN_RANGE = "RowSteps<C, {x_type}, {small}>"
+_WORD = "random_bits(h, low, place)"
+_SIZE = "clamp(high, 0, 2147483647)"
 LOWERINGS = (
     # Steps of a value whose range a row knows.
     Lowering(f"to_real({_STEPS})", "{object}.template real<FAST>({x}, usual)", ROW, _BOUNDS, ("x",), _IN_RANGE,
@@ -132,6 +134,9 @@ LOWERINGS = (
     # Random numbers are shares of so many: these are compared as integers.
     Lowering("random_uniform(h, low, place) >= s", "{object}.reached_by({h}, {low}, {place})", ELEMENTS, ("s",),
              ("place",), "LeastShare<C>"),
+    # A random word times a size, in units of 2^32.
+    Lowering(f"({_WORD} >> 16) * {_SIZE} + (({_WORD} & 65535) * {_SIZE} >> 16) >> 16",
+             "{object}.of({h}, {low}, {place})", ELEMENTS, ("high",), ("place",), "Portion"),
     Lowering("to_real(code - h)", "{object}.template difference<FAST>({code})", ELEMENTS, ("h",), ("code",),
              "Offset<C>"),
     # Positions along a row that is not too long are told apart by 32 bits.

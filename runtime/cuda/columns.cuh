@@ -229,23 +229,22 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) columns(const __grid_cons
   using E = Elementwise<P>;
   using Values = typename E::template LaneValues<LANES>;
   const Columns& columns = args.head;
-
+  const Columns::Position at = columns.template position<LANES, ROWS>(blockIdx.x * ELEMENTWISE_THREADS + threadIdx.x);
   wait_for_earlier();
   if (i32(blockIdx.x) >= i32(columns.blocks)) {  // the edges, one element at a time
     constexpr int PER = E::PACKED ? 2 : 1;       // packed: a thread keeps to a byte
 #pragma unroll 1
     for (int nibble = 0; nibble < PER; ++nibble) {
-      const i32 at = columns.edge(threadIdx.x * PER) + nibble, above = columns.width(at);
-      if (at >= i32(columns.length)) break;
-      const P program = E::made(args, E::read_entries(args, at - above * i32(columns.width.divisor), above));
-      E::write(args, E::value(program, E::read(args, at)), at, at + 1 == columns.length);
+      const i32 edge = columns.edge(threadIdx.x * PER) + nibble, above = columns.width(edge);
+      if (edge >= i32(columns.length)) break;
+      const P program = E::made(args, E::read_entries(args, edge - above * i32(columns.width.divisor), above));
+      E::write(args, E::value(program, E::read(args, edge)), edge, edge + 1 == columns.length);
     }
     return;
   }
 
   // All loads are under way before the first is used, those of the rows under no condition: threads without a row read
   // another. Where a program picks, so do those whose row it does not read: all the same vector, which stays in L1.
-  const Columns::Position at = columns.template position<LANES, ROWS>(blockIdx.x * ELEMENTWISE_THREADS + threadIdx.x);
   typename E::InputStarts in_starts;
   E::each_input(args, [&](const auto& input, auto& from) { from = input.start(at); }, in_starts);
   typename E::template InputLanes<LANES> in[ROWS];

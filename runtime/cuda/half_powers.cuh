@@ -14,19 +14,22 @@ __device__ inline f32 binary_polynomial(bf16, f32 f) {
       -0x1.71569p-1f, 0x1.71548ep+0f);
 }
 
+// 2^x
+template <typename T> __device__ inline f32 half_exponential2(f32 x) {
+  f32 power;
+  const f32 y = half_power<T>(bounded(x, -150.5f, 128.5f), 1.0f, 1.0f, power);
+  return with_power(y, power);
+}
+
 // 2^t with t = exponent log2 |base|, and C's special values of pow by selects. An exponent that is an infinity is taken
 // for a large number, so that the power of -1 is 1.
 template <typename T> __device__ inline f32 half_power_of(f32 base, f32 exponent) {
   const f32 size = absolute(base);
-  f32 k, power;
+  f32 k;
   const f32 f = half_mantissa(size, k), near = fused(f, binary_polynomial(T(), f), k);
   const f32 log = size == 0.0f ? -half_infinity() : size < half_infinity() ? near : size;
   const f32 product = bounded(exponent, -0x1p120f, 0x1p120f) * log;
-  const f32 t = (base == 1.0f) | (exponent == 0.0f) ? 0.0f : product;
-  const f32 y = half_power<T>(bounded(t, -150.5f, 128.5f), 1.0f, 1.0f, power);
-  const u32 bits = __float_as_uint(power), half = bits >> 1;
-  const f32 value = y * __uint_as_float((half << 23) + 0x3f800000u) *
-      __uint_as_float(((bits - half) << 23) + 0x3f800000u);
+  const f32 value = half_exponential2<T>((base == 1.0f) | (exponent == 0.0f) ? 0.0f : product);
   const f32 left = absolute(fused(-2.0f, rint(0.5f * exponent), exponent));  // 1 of odd integers, 0 of even ones
   const bool undefined = (base < 0.0f) & (base > -half_infinity()) & (left > 0.0f) & (left < 1.0f);
   const u32 sign = left == 1.0f ? 0x80000000u : 0u, nan = undefined ? 0x7fffffffu : 0u;
@@ -34,6 +37,10 @@ template <typename T> __device__ inline f32 half_power_of(f32 base, f32 exponent
 }
 
 // As precise as T, C where T is not of 16 bits.
+template <typename T, typename C> __device__ inline C exponential2_as(C x) {
+  if constexpr (HALF<T>) return half_exponential2<T>(x);
+  else return exponential2(x);
+}
 template <typename T, typename C> __device__ inline C power_as(C base, C exponent) {
   if constexpr (HALF<T>) return half_power_of<T>(base, exponent);
   else return power(base, exponent);

@@ -99,6 +99,18 @@ template <typename C> struct LeastShare {
   }
 };
 
+// A random word times a size that elements share, from 0 to 2^31 - 1, in units of 2^32 and rounded down.
+struct Portion {
+  static constexpr bool fast = true;
+  u32 size;
+
+  Portion() = default;
+  __device__ explicit Portion(i64 wanted) : size(u32(clamp(wanted, i64(0), i64(0x7fffffff)))) {}
+  __device__ i64 of(i64 seed, i64 offset, i64 index) const {
+    return __umulhi(u32(random_bits(seed, offset, index)), size);
+  }
+};
+
 // The cosine of an angle, which is a share of a full turn, less some quarters: those of one angle have all in common but
 // the choice at the end. The rest of a quarter is exact, its conversion is rounded. The last bit of the nearest quarter
 // chooses, the one before it, which is the sign's own, is that of the sine.

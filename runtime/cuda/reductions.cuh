@@ -101,7 +101,8 @@ struct SquaredDeviations {
   // a is the part that comes first. Where means are further from elements than C reaches, squares are infinite.
   template <typename V> static __device__ Moments<V> of(const Moments<V>& a, const Moments<V>& b) {
     const V count = a.count + b.count;
-    const V share = a.count == b.count ? V(0.5) : sure_quotient(b.count, count);
+    const V quotient = sure_quotient(b.count, count);  // under no condition: rows beside each other then have one
+    const V share = a.count == b.count ? V(0.5) : quotient;
     const V apart = (b.pivot - a.pivot) + (b.offset - a.offset), offset = a.offset + apart * share;
     const bool none = a.count == V(0), near = is_finite(offset);
     const V more = near ? apart * (apart * (a.count * share)) : Smallest::nothing<V>();
@@ -230,6 +231,16 @@ template <typename V> __device__ inline Moments<V> moments_of(const Moments<V> (
 #pragma unroll
   for (int i = 0; i < GROUP; ++i) finite &= is_finite(group[i].pivot);
   return {count, pivot, V(0), finite ? Smallest::nothing<V>() : offset - offset};
+}
+// The same of a whole group; where the offset is not finite, they are for the function above.
+template <typename V> __device__ inline Moments<V> moments_of_whole(const V (&values)[GROUP]) {
+  V distances[GROUP], squares[GROUP];
+#pragma unroll
+  for (int i = 0; i < GROUP; ++i) distances[i] = values[i] - values[0];
+  const V offset = joined_neighbours<Sum>(distances) * V(1.0 / GROUP);
+#pragma unroll
+  for (int i = 0; i < GROUP; ++i) squares[i] = (distances[i] - offset) * (distances[i] - offset);
+  return {V(GROUP), values[0], offset, joined_neighbours<Sum>(squares)};
 }
 template <typename How, typename V> __device__ inline V joined(const V (&group)[GROUP]) {
   if constexpr (same<How, SquaredDeviations>) return moments_of(group);

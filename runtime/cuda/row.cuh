@@ -328,7 +328,7 @@ __device__ inline void store_row(
     const Index first = Index(chunk * THREADS + row.thread) * GROUP;
     const bool full = MODE != WHOLE && (KEEP ? chunk < S::FULL : Index((chunk + 1) * THREADS) * GROUP <= row.length);
     const bool mine = full ? row.live : chunk * (THREADS * GROUP) < row.left();
-    if (JOINED ? !TOGETHER && SHARES == 1 && first - lane * GROUP >= row.length : !mine) break;
+    if (JOINED ? !TOGETHER && THREADS >= 32 && first - lane * GROUP >= row.length : !mine) break;
     if (mine) {
       const auto shares =
           inputs.template chunk<Pass::READS>(args, row, chunk, first, full, columns_aligned, pass.takes_columns());

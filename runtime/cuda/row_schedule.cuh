@@ -76,8 +76,8 @@ template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct R
     if (MODE == WHOLE || STAGED)
       return blocks_of(THREADS, CHUNKS, P::LIVE_BITS, ROW_REGISTERS + ROW_VALUE_REGISTERS * most_values(Passes()));
     return blocks_unaligned(
-        BLOCK, CHUNKS, Operands::arrays, Operands::array_bits, P::COSTLY * storage<C>::bits, Operands::columns_read,
-        Operands::column_bits);
+        BLOCK, CHUNKS, THREADS < 32 && Operands::per_row > 0, Operands::arrays, Operands::array_bits,
+        P::COSTLY * storage<C>::bits, Operands::columns_read, Operands::column_bits);
   }
 
   // Whether a pass before the last one stores an output: where a thread's own share is what a store wants.

@@ -29,14 +29,13 @@ __device__ inline SplitAcross<LANES, NEIGHBOURS> split_across(const Reduction& r
   return {wide, team, table, tile, at.number, at.begin, at.end, accumulator, columns, row};
 }
 
-// An input with elements for each row, as a thread loads groups of it for all of its rows.
+// An input with elements for each row, as a thread loads groups of it for all of its rows: COUNT elements of each.
 template <typename P, int N, int LANES, int LIE, bool COLUMN> struct InputAcross {
   using E = element_in<P, N>;
-  static constexpr int TURNS = turns_across<P, LANES>();
   using Split = SplitAcross<LANES, LIE != COLUMNS_APART>;
-  struct Groups {
-    Lanes<E, LANES> of[TURNS][GROUP];
-    __device__ auto get(int turn, int i, int lane) const { return of[turn][i].get(lane); }
+  template <int COUNT> struct Groups {
+    Lanes<E, LANES> of[COUNT];
+    __device__ auto get(int i, int lane) const { return of[i].get(lane); }
   };
   const storage_t<E>* row;
 
@@ -44,18 +43,15 @@ template <typename P, int N, int LANES, int LIE, bool COLUMN> struct InputAcross
     const auto& input = args.template elements<N>();
     row = input.array + args.rows.row_offset(at, input.reach.kept);
   }
-  __device__ void load(Groups& groups, const ReduceArgs<P>& args, const Split& split, i64 start, i64 apart) const {
-#pragma unroll
-    for (int t = 0; t < TURNS; ++t)
-      if (t == 0 || start + t * apart < split.end) {
-        const auto& input = args.template elements<N>();
-        if constexpr (LIE == COLUMNS_SHIFTED)
-          load_shifted_columns<E>(
-              groups.of[t], row, start + t * apart, split.end, args.rows, input.reach, input.array, split.columns);
-        else
-          load_columns<E, SplitTraits<P>::once>(
-              groups.of[t], row, start + t * apart, split.end, args.rows, input.reach, split.columns);
-      }
+  template <int COUNT>
+  __device__ void load(Groups<COUNT>& groups, const ReduceArgs<P>& args, const Split& split, i64 first) const {
+    const auto& input = args.template elements<N>();
+    if constexpr (LIE == COLUMNS_SHIFTED)
+      load_shifted_columns<E>(
+          groups.of, row, first, split.end, args.rows, input.reach, input.array, split.columns);
+    else
+      load_columns<E, SplitTraits<P>::once>(
+          groups.of, row, first, split.end, args.rows, input.reach, split.columns);
   }
   __device__ void ask(const ReduceArgs<P>& args, const Split& split, i64 start) const {
     ask_for_columns<E>(row, start, split.end, args.rows, args.template elements<N>().reach, split.columns);
@@ -65,22 +61,19 @@ template <typename P, int N, int LANES, int LIE, bool COLUMN> struct InputAcross
 // each other differ in it.
 template <typename P, int N, int LANES, int LIE> struct InputAcross<P, N, LANES, LIE, true> {
   using E = element_in<P, N>;
-  static constexpr int TURNS = turns_across<P, LANES>(), COUNT = P::BESIDE >> N & 1 ? LANES : 1;
+  static constexpr int ROWS = P::BESIDE >> N & 1 ? LANES : 1;
   using Split = SplitAcross<LANES, LIE != COLUMNS_APART>;
-  struct Groups {
-    Lanes<E, GROUP> of[TURNS][COUNT];
-    __device__ auto get(int turn, int i, int lane) const { return of[turn][COUNT > 1 ? lane : 0].get(i); }
+  template <int COUNT> struct Groups {
+    Lanes<E, COUNT> of[ROWS];
+    __device__ auto get(int i, int lane) const { return of[ROWS > 1 ? lane : 0].get(i); }
   };
 
   __device__ InputAcross(const ReduceArgs<P>&, i64) {}
-  __device__ void load(Groups& groups, const ReduceArgs<P>& args, const Split& split, i64 start, i64 apart) const {
+  template <int COUNT>
+  __device__ void load(Groups<COUNT>& groups, const ReduceArgs<P>& args, const Split& split, i64 first) const {
     const auto& input = args.template elements<N>();
-#pragma unroll
-    for (int t = 0; t < TURNS; ++t)
-      if (t == 0 || start + t * apart < split.end)
-        load_elements<E>(
-            groups.of[t], input.array, split.row, start + t * apart, split.end, args.rows, input.reach,
-            split.columns);
+    load_elements<E>(
+        groups.of, input.array, split.row, first, split.end, args.rows, input.reach, split.columns);
   }
   __device__ void ask(const ReduceArgs<P>&, const Split&, i64) const {}
 };
@@ -110,7 +103,7 @@ struct OperandsAcrossOf<P, LANES, LIE, Seq<N...>, Seq<S...>> {
   template <int I> using Input = InputAcross<P, I, LANES, LIE, (I >= operands_of<P>::arrays)>;
   template <int I> using Output = OutputAcross<P, I, LANES, LIE>;
   using Split = SplitAcross<LANES, LIE != COLUMNS_APART>;
-  using Groups = Tuple<typename Input<N>::Groups...>;
+  template <int COUNT> using Groups = Tuple<typename Input<N>::template Groups<COUNT>...>;
   using Stored = Tuple<typename Output<S>::Group...>;
   Tuple<Input<N>...> inputs;
   Tuple<Output<S>...> outputs;
@@ -118,8 +111,10 @@ struct OperandsAcrossOf<P, LANES, LIE, Seq<N...>, Seq<S...>> {
   __device__ OperandsAcrossOf(const ReduceArgs<P>& args, i64 row)
       : inputs{Input<N>(args, row)...}, outputs{Output<S>(args, row)...} {}
 
-  __device__ void load(Groups& groups, const ReduceArgs<P>& args, const Split& split, i64 start, i64 apart) const {
-    (get<N>(inputs).load(get<N>(groups), args, split, start, apart), ...);
+  // Groups that begin at `first`, if there are such.
+  template <int COUNT>
+  __device__ void load(Groups<COUNT>& groups, const ReduceArgs<P>& args, const Split& split, i64 first) const {
+    if (first < split.end) (get<N>(inputs).template load<COUNT>(get<N>(groups), args, split, first), ...);
   }
   __device__ void ask(const ReduceArgs<P>& args, const Split& split, i64 start) const {
     (get<N>(inputs).ask(args, split, start), ...);
@@ -129,13 +124,13 @@ struct OperandsAcrossOf<P, LANES, LIE, Seq<N...>, Seq<S...>> {
     (get<S>(outputs).store(get<S>(stored), args, split, first, exist), ...);
   }
 
-  // One row's elements of the groups of a turn, as take_group has it.
-  struct Group {
-    const Groups& groups;
+  // One row's elements of the groups, as take_group has it.
+  template <int COUNT> struct Group {
+    const Groups<COUNT>& groups;
     Stored& stored;
-    int turn, lane;
+    int lane;
     __device__ typename P::Element element(int i) const {
-      return {formula_t<typename P::C, element_in<P, N>>(get<N>(groups).get(turn, i, lane))...};
+      return {formula_t<typename P::C, element_in<P, N>>(get<N>(groups).get(i, lane))...};
     }
     template <int I, typename V> __device__ void set(int i, V value) const { get<I>(stored).of[i].set(lane, value); }
   };
@@ -143,29 +138,21 @@ struct OperandsAcrossOf<P, LANES, LIE, Seq<N...>, Seq<S...>> {
 template <typename P, int LANES, int LIE>
 using OperandsAcross = OperandsAcrossOf<P, LANES, LIE, make_seq<operands_of<P>::elements>, stores_of<P>>;
 
-// Takes the groups that a thread has loaded.
-template <typename P, int LANES, int LIE>
+// Takes the groups of a thread's rows that begin at `first`.
+template <int COUNT, typename P, int LANES, int LIE>
 __device__ inline void take_groups(
     Accumulator<P> (&totals)[LANES], const ReduceArgs<P>& args, const typename P::SplitPass (&passes)[LANES],
     const OperandsAcross<P, LANES, LIE>& operands,
-    const typename OperandsAcross<P, LANES, LIE>::Groups& groups, const SplitAcross<LANES, LIE != COLUMNS_APART>& split,
-    i64 start, i64 apart) {
+    const typename OperandsAcross<P, LANES, LIE>::template Groups<COUNT>& groups,
+    const SplitAcross<LANES, LIE != COLUMNS_APART>& split, i64 first) {
   using Operands = OperandsAcross<P, LANES, LIE>;
-#pragma unroll
-  for (int t = 0; t < turns_across<P, LANES>(); ++t) {
-    const i64 first = start + t * apart;
-    if (first >= split.end) break;
-    if constexpr (LIE != COLUMNS_APART && of_bytes<P>()) {
-      take_bytes<P>(totals, groups, t, first, reductions_of<P>());
-      continue;
-    }
-    const i32 exist = i32(min(split.end - first, i64(GROUP)));
+  if constexpr (LIE != COLUMNS_APART && of_bytes<P>()) {
+    take_bytes<P>(totals, groups, first, reductions_of<P>());
+  } else {
+    const i32 exist = i32(min(split.end - first, i64(COUNT)));
     typename Operands::Stored stored = {};
-#pragma unroll
-    for (int lane = 0; lane < LANES; ++lane)
-      take_group<P, true>(
-          totals[lane], passes[lane], typename Operands::Group{groups, stored, t, lane}, exist == GROUP, exist, first,
-          reductions_of<P>());
+    const auto group_of = [&](int lane) { return typename Operands::template Group<COUNT>{groups, stored, lane}; };
+    take_group<P, true, COUNT>(totals, passes, group_of, exist == GROUP, exist, first, reductions_of<P>());
     operands.store(stored, args, split, first, exist);
   }
 }
@@ -174,10 +161,11 @@ template <typename P, int LANES, int LIE>
 __global__ void __launch_bounds__(SPLIT_THREADS, blocks_across<P, LANES, LIE != COLUMNS_APART>())
     across(const __grid_constant__ ReduceArgs<P> args) {
   using Operands = OperandsAcross<P, LANES, LIE>;
-  constexpr int TURNS = turns_across<P, LANES>();
+  constexpr int TURNS = turns_across<P, LANES, LIE>();
+  constexpr bool IN_TURN = TURNS > 1 && (in_slabs<P> || SplitTraits<P>::bits >= 32);  // loads where a group was taken
+  constexpr bool SHORT = LANES == 1 || !SplitTraits<P>::stores;  // beside stores, two paths leave too few registers
   __shared__ Accumulator<P> scratch[SPLIT_THREADS * LANES];
   const Reduction& rows = args.rows;
-  wait_for_earlier();
   auto split = split_across<LANES, LIE != COLUMNS_APART>(rows);
   if constexpr (in_slabs<P>) {  // a split is of several, one for each of the threads below each other
     const i64 slab = slab_of(rows.length);
@@ -186,6 +174,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_across<P, LANES, LIE != 
     split.accumulator = 0;
   }
   const Operands operands(args, split.row);
+  wait_for_earlier();
   const Given<P> given(args);
   typename P::SplitPass passes[LANES];
   Accumulator<P> totals[LANES];
@@ -194,15 +183,37 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_across<P, LANES, LIE != 
     passes[lane] = given.pass(args, split.row + split.columns.step(lane));
 #pragma unroll
   for (int lane = 0; lane < LANES; ++lane) totals[lane].clear();
+  const i64 apart = i64(rows.accumulators) * GROUP;
+  const i64 begin = split.begin + i64(split.accumulator) * GROUP;
+  if (SHORT && __builtin_expect(rows.length == 1, 0)) {  // a group of one
+    typename Operands::template Groups<1> groups;
+    operands.template load<1>(groups, args, split, begin);
+    if (begin < split.end) take_groups<1, P, LANES, LIE>(totals, args, passes, operands, groups, split, begin);
+  } else {
+    typename Operands::template Groups<GROUP> groups[TURNS];
+    const auto load = [&](int turn, i64 first) {
+      operands.template load<GROUP>(groups[turn], args, split, first);
+      if constexpr (asks_ahead<P, LANES, LIE>()) operands.ask(args, split, first + TURNS * apart);
+    };
+    if constexpr (IN_TURN) {
+#pragma unroll
+      for (int turn = 0; turn < TURNS; ++turn) load(turn, begin + turn * apart);
+    }
+    i64 start = begin;
 #pragma unroll 1
-  for (i32 turn = 0; turn < i32(rows.turns); turn += TURNS) {
-    const i64 apart = i64(rows.accumulators) * GROUP;
-    const i64 start = split.begin + turn * apart + i64(split.accumulator) * GROUP;
-    if (start >= split.end) break;
-    typename Operands::Groups groups;
-    operands.load(groups, args, split, start, apart);
-    if constexpr (asks_ahead<P, LANES>()) operands.ask(args, split, start + TURNS * apart);
-    take_groups<P, LANES, LIE>(totals, args, passes, operands, groups, split, start, apart);
+    for (i32 left = i32(rows.turns); left > 0 && start < split.end; left -= TURNS, start += TURNS * apart) {
+      if constexpr (!IN_TURN) {
+#pragma unroll
+        for (int turn = 0; turn < TURNS; ++turn) load(turn, start + turn * apart);
+      }
+#pragma unroll
+      for (int turn = 0; turn < TURNS; ++turn) {
+        const i64 first = start + turn * apart;
+        if (turn > 0 && first >= split.end) break;
+        take_groups<GROUP, P, LANES, LIE>(totals, args, passes, operands, groups[turn], split, first);
+        if constexpr (IN_TURN) load(turn, first + TURNS * apart);
+      }
+    }
   }
   let_next_begin();
   const i32 team = 1 << split.team, width = LANES << split.wide, warps = max(team / 32, 1);

@@ -155,7 +155,7 @@ template <typename P> using FoundExtremes = FoundExtremesOf<P, typename P::Extre
 // Takes the groups that a thread has loaded.
 template <typename P, int MODE>
 __device__ inline void take_groups(
-    Accumulator<P>& total, const ReduceArgs<P>& args, const typename P::SplitPass& pass,
+    Accumulator<P> (&total)[1], const ReduceArgs<P>& args, const typename P::SplitPass (&pass)[1],
     const OperandsAlong<P, MODE>& operands, const typename OperandsAlong<P, MODE>::Groups& groups,
     const SplitAlong& split, i32 start) {
   using Operands = OperandsAlong<P, MODE>;
@@ -167,10 +167,10 @@ __device__ inline void take_groups(
     const i32 exist = min(left, GROUP);
     const i64 first = split.begin + start + t * split.apart;
     typename Operands::Stored stored = {};
+    const auto group_of = [&](int) { return typename Operands::Group{groups, stored, t}; };
     if (!STRETCHES || left > 0)
       take_group<P, false>(
-          total, pass, typename Operands::Group{groups, stored, t}, MODE == WHOLE || exist == GROUP, exist, first,
-          reductions_of<P>());
+          total, pass, group_of, MODE == WHOLE || exist == GROUP, exist, first, reductions_of<P>());
     operands.store(args, stored, first, left);
   }
 }
@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_along<P, MODE>())
   const i64 last = args.rows.rows * args.rows.splits.divisor - 1;
   const SplitAlong split(args.rows, P::STAGE % 2 ? last - blockIdx.x : blockIdx.x);
   const Operands operands(args, split.row, stretches);
-  const auto pass = Given<P>(args).pass(args, split.row);
+  const typename P::SplitPass pass[1] = {Given<P>(args).pass(args, split.row)};
   Accumulator<P> total[1] = {Accumulator<P>::nothing()};
   bool has_total = threadIdx.x == 0;
   if constexpr (seeks_index<P>()) {
@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_along<P, MODE>())
           continue;
         }
       }
-      take_groups<P, MODE>(total[0], args, pass, operands, groups, split, start);
+      take_groups<P, MODE>(total, args, pass, operands, groups, split, start);
     }
     join_accumulators(total, split.dealt, scratch);
   }

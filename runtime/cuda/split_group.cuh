@@ -7,17 +7,20 @@
 template <typename V> struct GroupValues { V of[GROUP]; };
 
 // A group is told by a struct G: `element(i)` is an element as formulas take it, `set<S>(i, value)` keeps what is
-// stored of it. FAST: by quick forms, which tell in `usual` whether they held for all elements.
-template <int FAST, typename P, typename G, typename Values, int... R, int... S>
+// stored of it. FAST: by quick forms, which tell in `usual` whether they held for all elements. COUNT: elements that a
+// group may have; those beyond are the first one again.
+template <int FAST, int COUNT, typename P, typename G, typename Values, int... R, int... S>
 __device__ inline void make_values(
     Values& values, const typename P::SplitPass& pass, G& group, bool& usual, Seq<R...>, Seq<S...>) {
 #pragma unroll
-  for (int i = 0; i < GROUP; ++i) {
+  for (int i = 0; i < COUNT; ++i) {
     typename P::Held held;
     const auto made = pass.template of<FAST, 0>(group.element(i), held, usual);
     ((get<R>(values).of[i] = get<R>(made)), ...);
     (group.template set<S>(i, get<sizeof...(R) + S>(made)), ...);
   }
+#pragma unroll
+  for (int i = COUNT; i < GROUP; ++i) ((get<R>(values).of[i] = get<R>(values).of[0]), ...);
 }
 
 // The element type of what a reduction takes as it is stored; else that of its values.
@@ -26,44 +29,79 @@ template <typename P, typename R> struct reduced_element<P, R, true> { using typ
 
 template <typename How, bool LEAVE_OUT, bool IN_SLABS, typename E, typename State, typename V>
 __device__ inline void take_values(State& state, V (&values)[GROUP], bool whole, i32 exist, i64 first) {
-  if constexpr (same<How, SquaredDeviations>) {
-    Moments<V> group[GROUP];
+  if constexpr (LEAVE_OUT)
+    if (__builtin_expect(!whole, 0)) leave_out<How>(values, exist);
+  if constexpr (IN_SLABS) {
 #pragma unroll
-    for (int i = 0; i < GROUP; ++i) group[i] = state_of<How>(values[i], first + i);
-    Moments<V> here = joined<How>(group);
-    if (__builtin_expect(!whole, 0)) {
-      cut<How>(group, exist);
-      here = joined<How>(group);
-    }
-    state = How::of(state, here);
+    for (int i = 0; i < GROUP; ++i) state = How::of(state, values[i]);
   } else {
-    if constexpr (LEAVE_OUT)
-      if (__builtin_expect(!whole, 0)) leave_out<How>(values, exist);
-    if constexpr (IN_SLABS) {
-#pragma unroll
-      for (int i = 0; i < GROUP; ++i) state = How::of(state, values[i]);
-    } else {
-      take<How, E>(state, values, first);
-    }
+    take<How, E>(state, values, first);
   }
 }
 
-// Takes a group, which begins at `first` in its row, in addition to what there is of the groups before it. `exist` of
-// its elements do; `whole`: all of them. REPEATED: the others are the last one again, which changes no extreme.
-template <typename P, bool REPEATED, typename G, int... R>
+// What one reduction takes of groups of rows beside each other. The moments of these go on side by side, with one branch
+// for all, and with one count: rows of one thread have as many elements.
+template <typename P, int R, bool REPEATED, int LANES, typename Values>
+__device__ inline void take_reduction(
+    Accumulator<P>* totals, Values (&values)[LANES], bool whole, i32 exist, i64 first) {
+  using How = typename reduction_at<P, R>::How;
+  if constexpr (same<How, SquaredDeviations>) {
+    state_of_reduction<reduction_at<P, R>> found[LANES];
+    bool usual = whole;
+#pragma unroll
+    for (int lane = 0; lane < LANES; ++lane) {
+      found[lane] = moments_of_whole(get<R>(values[lane]).of);
+      usual = usual & is_finite(found[lane].offset);
+    }
+    if (__builtin_expect(!usual, 0)) {
+#pragma unroll
+      for (int lane = 0; lane < LANES; ++lane) {
+        state_of_reduction<reduction_at<P, R>> group[GROUP];
+#pragma unroll
+        for (int i = 0; i < GROUP; ++i) group[i] = state_of<How>(get<R>(values[lane]).of[i], first + i);
+        if (!whole) cut<How>(group, exist);
+        found[lane] = joined<How>(group);
+      }
+    }
+    const auto count = totals[0].StateSlot<P, R>::value.count;
+#pragma unroll
+    for (int lane = 0; lane < LANES; ++lane) {
+      auto& state = totals[lane].StateSlot<P, R>::value;
+      state.count = count;
+      found[lane].count = typename P::C(exist);
+      state = How::of(state, found[lane]);
+    }
+  } else {
+#pragma unroll
+    for (int lane = 0; lane < LANES; ++lane)
+      take_values<How, !REPEATED || ordered<How>, in_slabs<P>, typename reduced_element<P, reduction_at<P, R>>::type>(
+          totals[lane].StateSlot<P, R>::value, get<R>(values[lane]).of, whole, exist, first);
+  }
+}
+
+// Takes groups of rows beside each other, which begin at `first` in their rows, in addition to what there is of the groups
+// before them; group_of(lane) tells one. `exist` of the elements do; `whole`: all of them. REPEATED: the others are the
+// last one again, which changes no extreme. COUNT: as of make_values.
+template <typename P, bool REPEATED, int COUNT = GROUP, int LANES, typename GroupOf, int... R>
 __device__ inline void take_group(
-    Accumulator<P>& total, const typename P::SplitPass& pass, G&& group, bool whole, i32 exist, i64 first,
-    Seq<R...> reductions) {
-  Tuple<GroupValues<typename reduction_at<P, R>::Value>...> values;
-  bool usual = pass.fast();
-  make_values<true, P>(values, pass, group, usual, reductions, stores_of<P>());
-  if constexpr (P::SplitPass::CAREFUL)
-    if (__builtin_expect(!usual, 0)) make_values<false, P>(values, pass, group, usual, reductions, stores_of<P>());
-  (take_values<
-       typename reduction_at<P, R>::How, !REPEATED || ordered<typename reduction_at<P, R>::How>, in_slabs<P>,
-       typename reduced_element<P, reduction_at<P, R>>::type>(
-       total.StateSlot<P, R>::value, get<R>(values).of, whole, exist, first),
-   ...);
+    Accumulator<P> (&totals)[LANES], const typename P::SplitPass (&passes)[LANES], const GroupOf& group_of, bool whole,
+    i32 exist, i64 first, Seq<R...> reductions) {
+  constexpr int TOGETHER = (same<typename reduction_at<P, R>::How, SquaredDeviations> || ...) ? LANES : 1;
+#pragma unroll
+  for (int begin = 0; begin < LANES; begin += TOGETHER) {
+    Tuple<GroupValues<typename reduction_at<P, R>::Value>...> values[TOGETHER];
+#pragma unroll
+    for (int lane = 0; lane < TOGETHER; ++lane) {
+      const auto& pass = passes[begin + lane];
+      auto group = group_of(begin + lane);
+      bool usual = pass.fast();
+      make_values<true, COUNT, P>(values[lane], pass, group, usual, reductions, stores_of<P>());
+      if constexpr (P::SplitPass::CAREFUL)
+        if (__builtin_expect(!usual, 0))
+          make_values<false, COUNT, P>(values[lane], pass, group, usual, reductions, stores_of<P>());
+    }
+    (take_reduction<P, R, REPEATED>(totals + begin, values, whole, exist, first), ...);
+  }
 }
 
 // Whether a program's reductions are extremes of bytes, or the indices of such. They are sought as neighbouring columns
@@ -81,10 +119,10 @@ template <typename P> __device__ constexpr bool of_bytes() {
   return all_of_bytes<P>(typename P::Extremes::Index());
 }
 
-// Takes GROUP rows of neighbouring columns of bytes, the first of which is `first`. A byte is the high half of 16 bits
+// Takes COUNT rows of neighbouring columns of bytes, the first of which is `first`. A byte is the high half of 16 bits
 // that are compared; the low half tells the row where that is wanted, so that of equals the first is best.
-template <typename P, int R, typename E, int LANES>
-__device__ inline void take_bytes(Accumulator<P> (&totals)[LANES], const Lanes<E, LANES> (&rows)[GROUP], i64 first) {
+template <typename P, int R, typename E, int LANES, int COUNT>
+__device__ inline void take_bytes(Accumulator<P> (&totals)[LANES], const Lanes<E, LANES> (&rows)[COUNT], i64 first) {
   using How = typename reduction_at<P, R>::How;
   constexpr bool LARGEST = seeks_largest<How>, SIGNED = Format<E>::has_sign;
   constexpr bool INDEXED = same<How, ArgLargest> || same<How, ArgSmallest>;
@@ -92,7 +130,7 @@ __device__ inline void take_bytes(Accumulator<P> (&totals)[LANES], const Lanes<E
   for (int word = 0; word < LANES / 4; ++word) {
     u32 even, odd;  // columns
 #pragma unroll
-    for (int i = 0; i < GROUP; ++i) {
+    for (int i = 0; i < COUNT; ++i) {
       const u32 bytes = reinterpret_cast<const u32*>(rows[i].data)[word], tag = LARGEST ? GROUP - 1 - i : i;
       const u32 low = INDEXED ? __byte_perm(bytes, tag, 0x2404) : bytes << 8;
       const u32 high = INDEXED ? __byte_perm(bytes, tag, 0x3414) : bytes;
@@ -117,6 +155,6 @@ __device__ inline void take_bytes(Accumulator<P> (&totals)[LANES], const Lanes<E
 }
 template <typename P, typename Groups, int LANES, int... R>
 __device__ inline void take_bytes(
-    Accumulator<P> (&totals)[LANES], const Groups& groups, int turn, i64 first, Seq<R...>) {
-  (take_bytes<P, R>(totals, get<reduction_at<P, R>::raw>(groups).of[turn], first), ...);
+    Accumulator<P> (&totals)[LANES], const Groups& groups, i64 first, Seq<R...>) {
+  (take_bytes<P, R>(totals, get<reduction_at<P, R>::raw>(groups).of, first), ...);
 }

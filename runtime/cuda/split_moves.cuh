@@ -150,46 +150,46 @@ template <int LANES, bool NEIGHBOURS> struct Beside {
   }
 };
 
-// Where GROUP elements along rows lie, from `first` on, of which `exist`; then the last one again. Several columns a
+// Where COUNT elements along rows lie, from `first` on, of which `exist`; then the last one again. Several columns a
 // thread are those of rows that lie along one axis, in steps of less than 2^31 bytes: a multiplication each.
-template <int LANES, typename S>
+template <int LANES, int COUNT, typename S>
 __device__ inline void addresses_along(
-    S* (&at)[GROUP], S* row, i64 first, i32 exist, const Reduction& rows, const Strides& strides) {
+    S* (&at)[COUNT], S* row, i64 first, i32 exist, const Reduction& rows, const Strides& strides) {
   if constexpr (LANES == 1) {
-    i64 before[GROUP];
+    i64 before[COUNT];
     offsets(before, first, 1, exist, rows, strides);
 #pragma unroll
-    for (int i = 0; i < GROUP; ++i) at[i] = row + before[i];
+    for (int i = 0; i < COUNT; ++i) at[i] = row + before[i];
   } else {
     const i32 step = i32(strides.of[AXES - 1] * i64(sizeof(S)));
     const u8* const start = reinterpret_cast<const u8*>(row + first * strides.of[AXES - 1]);
 #pragma unroll
-    for (int i = 0; i < GROUP; ++i)
+    for (int i = 0; i < COUNT; ++i)
       at[i] = reinterpret_cast<S*>(const_cast<u8*>(start + i64(min(i, exist - 1)) * i64(step)));
   }
 }
 
 // Those of a thread's columns; beyond the end, the last element again. The first of them exists.
-template <typename E, bool ONCE, int LANES, bool ALIGNED>
+template <typename E, bool ONCE, int LANES, int COUNT, bool ALIGNED>
 __device__ inline void load_columns(
-    Lanes<E, LANES> (&lanes)[GROUP], const storage_t<E>* row, i64 first, i64 end, const Reduction& rows,
+    Lanes<E, LANES> (&lanes)[COUNT], const storage_t<E>* row, i64 first, i64 end, const Reduction& rows,
     const Reach& reach, const Beside<LANES, ALIGNED>& columns) {
-  const storage_t<E>* at[GROUP];
-  addresses_along<LANES>(at, row, first, i32(min(end - first, i64(GROUP))), rows, reach.along);
+  const storage_t<E>* at[COUNT];
+  addresses_along<LANES>(at, row, first, i32(min(end - first, i64(COUNT))), rows, reach.along);
   if constexpr (ALIGNED && LANES > 1) {
 #pragma unroll
-    for (int i = 0; i < GROUP; ++i) lanes[i] = load<true, E, LANES, ONCE>(at[i], 0, LANES);
+    for (int i = 0; i < COUNT; ++i) lanes[i] = load<true, E, LANES, ONCE>(at[i], 0, LANES);
   } else if (sizeof(storage_t<E>) < 4 && LANES > 1 && columns.count < LANES) {
     // Beside the table's edge: its last column in place of those beyond. Compilers make a branch of each load of less
     // than a word that only some threads make.
 #pragma unroll
-    for (int i = 0; i < GROUP; ++i)
+    for (int i = 0; i < COUNT; ++i)
 #pragma unroll
       for (int lane = 0; lane < LANES; ++lane) lanes[i].data[lane] = at[i][columns.step(lane)];
     asm volatile("" ::: "memory");  // else compilers join these loads with those below, and hold an address for each
   } else {
 #pragma unroll
-    for (int i = 0; i < GROUP; ++i)
+    for (int i = 0; i < COUNT; ++i)
 #pragma unroll
       for (int lane = 0; lane < LANES; ++lane)
         if (LANES == 1 || sizeof(storage_t<E>) < 4 || lane < columns.count)
@@ -198,16 +198,16 @@ __device__ inline void load_columns(
 }
 
 // The same of neighbours from any byte on: the aligned words around them, where these lie within the operand's bytes.
-// GROUP elements lie in less than 2^31 bytes.
-template <typename E, int LANES>
+// COUNT elements lie in less than 2^31 bytes.
+template <typename E, int LANES, int COUNT>
 __device__ inline void load_shifted_columns(
-    Lanes<E, LANES> (&lanes)[GROUP], const storage_t<E>* row, i64 first, i64 end, const Reduction& rows,
+    Lanes<E, LANES> (&lanes)[COUNT], const storage_t<E>* row, i64 first, i64 end, const Reduction& rows,
     const Reach& reach, const storage_t<E>* origin, const Beside<LANES, true>& columns) {
   using A = Around<E, LANES>;
   using W = typename word<A::width>::type;
   static_assert(!A::single);
   const i64 stride = reach.along.of[AXES - 1];
-  const i32 step = i32(stride * i64(sizeof(storage_t<E>))), last = i32(min(end - first, i64(GROUP))) - 1;
+  const i32 step = i32(stride * i64(sizeof(storage_t<E>))), last = i32(min(end - first, i64(COUNT))) - 1;
   const storage_t<E>* const from = row + first * stride;
   const i32 skip = A::skip(from), until = skip + last * step;
   const u8* const start = reinterpret_cast<const u8*>(from) - skip;
@@ -215,20 +215,20 @@ __device__ inline void load_shifted_columns(
   if (__builtin_expect(
           before + (min(skip, until) & -A::width) >= 0 &&
               (max(skip, until) & -A::width) + A::words * A::width <= after, 1)) {
-    alignas(16) u32 around[GROUP][A::registers];
+    alignas(16) u32 around[COUNT][A::registers];
 #pragma unroll
-    for (int i = 0; i < GROUP; ++i)
+    for (int i = 0; i < COUNT; ++i)
 #pragma unroll
       for (int j = 0; j < A::words; ++j)
         reinterpret_cast<W&>(around[i][j * (A::width / 4)]) =
             reinterpret_cast<const W*>(start + ((skip + min(i, last) * step) & -A::width))[j];
 #pragma unroll
-    for (int i = 0; i < GROUP; ++i)
+    for (int i = 0; i < COUNT; ++i)
       shifted<ANY_WORD, A::bytes / 4, A::width, A::unit>(
           reinterpret_cast<u32*>(lanes[i].data), around[i], u32(skip + min(i, last) * step));
   } else {
 #pragma unroll 1
-    for (int i = 0; i < GROUP; ++i) {
+    for (int i = 0; i < COUNT; ++i) {
       const storage_t<E>* at = from + min(i, last) * stride;
       Lanes<E, LANES> found;
 #pragma unroll
@@ -237,7 +237,7 @@ __device__ inline void load_shifted_columns(
         at += lane < columns.left;
       }
 #pragma unroll
-      for (int j = 0; j < GROUP; ++j)
+      for (int j = 0; j < COUNT; ++j)
         if (i == j) lanes[j] = found;
     }
   }
@@ -255,25 +255,25 @@ __device__ inline void ask_for_columns(
   const storage_t<E>* const at = row + index * reach.along.of[AXES - 1] + columns.until(beside);
   asm volatile("prefetch.global.L2 [%0];" ::"l"(at) : "memory");
 }
-// The same of what does not run along columns: GROUP elements for all of a thread's columns, or for each of them.
-template <typename E, int LANES, bool ALIGNED, int COUNT>
+// The same of what does not run along columns: COUNT elements for all of a thread's columns, or for each of them.
+template <typename E, int LANES, bool ALIGNED, int ROWS, int COUNT>
 __device__ inline void load_elements(
-    Lanes<E, GROUP> (&lanes)[COUNT], const storage_t<E>* array, i64 first_row, i64 first, i64 end,
+    Lanes<E, COUNT> (&lanes)[ROWS], const storage_t<E>* array, i64 first_row, i64 first, i64 end,
     const Reduction& rows, const Reach& reach, const Beside<LANES, ALIGNED>& columns) {
   const storage_t<E>* row = array;
-  if (COUNT > 1 || LANES == 1) row += rows.row_offset(first_row, reach.kept);
+  if (ROWS > 1 || LANES == 1) row += rows.row_offset(first_row, reach.kept);
   const i64 beside = reach.kept.of[AXES - 1];  // of several columns; 0 where all have the same elements
 #pragma unroll
-  for (int lane = 0; lane < COUNT; ++lane) {
+  for (int lane = 0; lane < ROWS; ++lane) {
     if (lane > 0 && beside == 0) {
       lanes[lane] = lanes[0];
       continue;
     }
-    const storage_t<E>* at[GROUP];
+    const storage_t<E>* at[COUNT];
     addresses_along<LANES>(
-        at, row + columns.step(lane) * beside, first, i32(min(end - first, i64(GROUP))), rows, reach.along);
+        at, row + columns.step(lane) * beside, first, i32(min(end - first, i64(COUNT))), rows, reach.along);
 #pragma unroll
-    for (int i = 0; i < GROUP; ++i) lanes[lane].data[i] = fetch(at[i]);
+    for (int i = 0; i < COUNT; ++i) lanes[lane].data[i] = fetch(at[i]);
   }
 }
 template <typename E, int LANES, bool ALIGNED>

@@ -29,23 +29,25 @@ template <typename P> __device__ constexpr int turns_along() {
     return larger(2, turns_of(Traits::bits, SPLIT_ALONG_INDEX_BITS, SPLIT_ALONG_INDEX_TURNS));
   return larger(Traits::stores ? 1 : 2, turns_of(Traits::bits, SPLIT_ALONG_BITS, SPLIT_ALONG_TURNS));
 }
-// Groups of each of its rows beside each other: more where few bytes would be under way.
-template <typename P, int LANES> __device__ constexpr int turns_across() {
+// Groups of each of its rows beside each other: more where few bytes would be under way. Elements of less than a word
+// that are loaded one by one take a register each, which moments leave no room for.
+template <typename P, int LANES, int LIE> __device__ constexpr int turns_across() {
   using Traits = SplitTraits<P>;
-  if (Traits::stores) return 1;
+  if (Traits::stores || (Traits::moments && LIE == COLUMNS_APART && Traits::bits < 32)) return 1;
   constexpr int bits = LANES * Traits::bits;
-  const int two = Traits::indices && !Traits::bytes && bits <= SPLIT_ACROSS_INDEX_BITS ? 2 : 1;
+  const int two = in_slabs<P> || (Traits::indices && !Traits::bytes && bits <= SPLIT_ACROSS_INDEX_BITS) ? 2 : 1;
   return larger(two, turns_of(bits, SPLIT_ACROSS_BITS, SPLIT_ACROSS_TURNS));
 }
 // Whether a thread across rows has its next groups brought into the L2 cache: where few bytes are under way, or much is
 // computed before the next are loaded. Where many are, asking for more only takes their place.
-template <typename P, int LANES> __device__ constexpr bool asks_ahead() {
+template <typename P, int LANES, int LIE> __device__ constexpr bool asks_ahead() {
   using Traits = SplitTraits<P>;
-  return LANES > 1 && (Traits::stores || turns_across<P, LANES>() * LANES * Traits::bits <= SPLIT_ASK_BITS);
+  return LANES > 1 && (Traits::stores || turns_across<P, LANES, LIE>() * LANES * Traits::bits <= SPLIT_ASK_BITS);
 }
 
 // Blocks that a multiprocessor is to have room for. Along rows the loads of few are enough: with more, loads would
-// wait for registers, of which the words around misaligned groups take twice as many. Across rows more would spill.
+// wait for registers, of which the words around misaligned groups take twice as many. Across rows more would spill, and
+// two where a thread has eight rows of several inputs; of slabs there are few blocks.
 template <typename P, int MODE> __device__ constexpr int blocks_along() {
   using Traits = SplitTraits<P>;
   if (Traits::stores) return 1;
@@ -55,7 +57,7 @@ template <typename P, int MODE> __device__ constexpr int blocks_along() {
 template <typename P, int LANES, bool ALIGNED> __device__ constexpr int blocks_across() {
   using Traits = SplitTraits<P>;
   if (Traits::bytes) return SPLIT_ROOM;
-  if (Traits::wide) return 1;
+  if (Traits::wide || in_slabs<P> || (LANES >= 8 && operands_of<P>::elements > 1)) return 1;
   if (Traits::light) return ALIGNED || LANES == 1 || !Traits::of_words ? SPLIT_ROOM : SPLIT_ROOM_LIGHT;
   return Traits::indices && !Traits::moments && ALIGNED && LANES > 1 ? SPLIT_ROOM_LIGHT : SPLIT_ROOM;
 }

@@ -201,9 +201,9 @@ template <typename P, int LANES, int BLOCKS, int... N> struct StripeOf<P, LANES,
       Seq<R...> reductions) {
     Tuple<GroupValues<typename reduction_at<Q, R>::Value>...> values;
     bool usual = pass.fast();
-    make_values<true, Q>(values, pass, group, usual, reductions, Seq<>());
+    make_values<true, GROUP, Q>(values, pass, group, usual, reductions, Seq<>());
     if constexpr (Q::SplitPass::CAREFUL)
-      if (__builtin_expect(!usual, 0)) make_values<false, Q>(values, pass, group, usual, reductions, Seq<>());
+      if (__builtin_expect(!usual, 0)) make_values<false, GROUP, Q>(values, pass, group, usual, reductions, Seq<>());
     add<Q>(total, shared, values, first, exist, reductions);
   }
 
@@ -258,10 +258,10 @@ template <typename P, int LANES, int BLOCKS, int... N> struct StripeOf<P, LANES,
         Group<Pass::READS, Stored> group{groups, stored, lane};
         Tuple<> nothing;
         bool usual = passes[lane].fast();
-        make_values<true, Q>(nothing, passes[lane], group, usual, Seq<>(), stores);
+        make_values<true, GROUP, Q>(nothing, passes[lane], group, usual, Seq<>(), stores);
         if constexpr (Pass::CAREFUL)
           if (__builtin_expect(!usual, 0))
-            make_values<false, Q>(nothing, passes[lane], group, usual, Seq<>(), stores);
+            make_values<false, GROUP, Q>(nothing, passes[lane], group, usual, Seq<>(), stores);
       }
       (store_places<stored_output<Q, S>>(get<S>(stored).of, thread.first(turn), exist), ...);
     }

@@ -124,7 +124,7 @@ _FAMILIES = {
 _MODULE_OF = {name: module for module, names in _FAMILIES.items() for name in names}
 # Of these, which have forms as precise as types of 16 bits, by the module of those.
 _HALVED = {
-    "half_powers": ("pow",),
+    "half_powers": ("exp2", "pow"),
     "half_hyperbolic": (
         "acosh", "asinh", "atanh", "cosh", "expm1", "log10", "log1p", "log1pexp", "log2", "logit", "sinh",
     ),

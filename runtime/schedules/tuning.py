@@ -213,6 +213,8 @@ class Tuning(Launch):
         reread_unrolled: chunks that are under way together where rows are read again.
         unaligned_registers: registers beside what a thread holds of a row that starts at any element.
         unaligned_early_registers: the same where columns are read with it.
+        unaligned_apart_registers: the same where a warp has several rows, which have values of their own.
+        unaligned_fewest_registers: those of a thread that holds one group.
         unaligned_narrow_bits: bits of an element of each of several inputs, up to which a tighter bound spills nothing.
         together_bytes: bytes of an element of each thread of a block, up to which a row's words are loaded at once.
         staged_bytes: bytes of shared memory for rows that start at any element, of 4 or 8 bytes each, at most.
@@ -260,6 +262,8 @@ class Tuning(Launch):
     reread_unrolled: int
     unaligned_registers: int
     unaligned_early_registers: int
+    unaligned_apart_registers: int
+    unaligned_fewest_registers: int
     unaligned_narrow_bits: int
     together_bytes: int
     staged_bytes: int
@@ -328,7 +332,7 @@ SM_90 = Tuning(  # measured on an H200
     tile_batch=8,
     tile_stores_unrolled=4,
     row_threads=128,
-    row_shapes=((1, 1), (4, 4), (8, 4), (16, 4), (32, 4), (64, 4), (128, 4), (256, 4), (512, 4), (1024, 4), (1024, 8)),
+    row_shapes=((1, 1), (4, 1), *((1 << log, 4) for log in range(2, 11)), (1024, 8)),
     row_reread=(1024, 8),
     halved_threads=512,
     halved_bits=16,
@@ -353,6 +357,8 @@ SM_90 = Tuning(  # measured on an H200
     reread_unrolled=2,
     unaligned_registers=16,
     unaligned_early_registers=24,
+    unaligned_apart_registers=32,
+    unaligned_fewest_registers=56,
     unaligned_narrow_bits=16,
     together_bytes=2048,
     staged_bytes=32 << 10,

@@ -44,6 +44,7 @@ EXAMPLES = {
     "gelu_quantize_backward": {("Steps", "inside"), ("Divisor", "quotient")},
     "gelu_tanh_quantize_backward": {("Steps", "inside"), ("Divisor", "quotient")},
     "mean_backward": set(),
+    "randint": {("Portion", "of")},
 }
 
 
@@ -76,8 +77,9 @@ def test_the_catalog(function):
         assert rules(PROGRAMS[function]) == EXAMPLES[family(function)]
     text = registry.catalogs()[0].source(PROGRAMS[function].operation.source)
     body = text.split(f"struct {function}_program {{")[1].split("\n};")[0]
+    used = {holder for holder, _ in rules(PROGRAMS[function])}
     for holder in {rule.kind for rule in RULES}:
-        assert bool(re.search(rf"\b{holder}<C", body)) == (holder in {used for used, _ in rules(PROGRAMS[function])})
+        assert bool(re.search(rf"\b{holder}(<C| \w+;)", body)) == (holder in used)
 
 
 def test_every_rule_is_used_and_every_example_is_there():
@@ -139,6 +141,15 @@ X = "x: T[*n, d]"
 DIVISOR = {("Divisor", "quotient")}
 
 
+WORDS = "x: T[*n]; a: i64[]; b: i32[]"
+
+
+def portion(size: str) -> str:
+    """Elements where a random word times a size, in units of 2^32, is below 7."""
+    word = "random_bits(a, a, position(n))"
+    return f"where(({word} >> 16) * {size} + (({word} & 65535) * {size} >> 16) >> 16 < 7, x, 0)"
+
+
 @pytest.mark.parametrize(
     "formula, inputs, output, expected",
     [
@@ -158,6 +169,10 @@ DIVISOR = {("Divisor", "quotient")}
          {("LeastShare", "reached_by")}),
         ("where(random_uniform(a, a, position(n)) >= x, x, 0)", "x: T[*n]; a: i64[]", "T[*n]", set()),
         ("where(random_uniform(a, a, position(n)) > s, x, 0)", "x: T[*n]; s: T[]; a: i64[]", "T[*n]", set()),
+        # their words times what all share are one product, if that has 31 bits
+        (portion("clamp(b, 0, 2147483647)"), WORDS, "T[*n]", {("Portion", "of")}),
+        (portion("clamp(b, 0, 2147483646)"), WORDS, "T[*n]", set()),
+        (portion("clamp(b + position(n), 0, 2147483647)"), WORDS, "T[*n]", set()),
         # nothing varies: computed once, by the plain division
         ("x + s / s", f"{X}; s: T[*n]", "T[*n, d]", set()),
         # Steps needs the divisor and both bounds

@@ -81,6 +81,7 @@ MOST = {"f16": 20, "bf16": 0}
 # Of functions that have shorter polynomials where a half type is stored.
 SHORTER = {
     "exp": {"f16": 46, "bf16": 29},
+    "exp2": {"f16": 51, "bf16": 6},
     "log": {"f16": 22, "bf16": 6},
     "tanh": {"f16": 138, "bf16": 26},
     "sigmoid": {"f16": 23, "bf16": 23},

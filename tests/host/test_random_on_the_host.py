@@ -27,6 +27,12 @@ extern "C" void reached_{C}(bool* value, {C} p, const i64* index, long count) {{
   for (long i = 0; i < count; ++i) value[i] = least.reached_by(7, 1ll << 40, index[i]);
 }}
 """ for C in ("f32", "f64"))  # fmt: skip
+TEXT += """
+extern "C" void portion(i64* value, i64 size, const i64* index, long count) {
+  const Portion portion(size);
+  for (long i = 0; i < count; ++i) value[i] = portion.of(7, 1ll << 40, index[i]);
+}
+"""
 WORDS = ["bf16", "f16", "e4m3", "e8m0", "f32"]
 TEXT += "".join(f"""
 extern "C" void stochastic_{word}_{C}({C}* value, const {C}* x, const i64* bits, long count) {{
@@ -71,6 +77,16 @@ def test_numbers_are_compared_as_integers(library, C):
         pointers = [ctypes.c_void_p(each.ctypes.data) for each in (value, index)]
         reached(pointers[0], real(p), pointers[1], ctypes.c_long(index.size))
         np.testing.assert_array_equal(value, drawn >= C(p), str(p))
+
+
+@pytest.mark.parametrize("size", [-(2**40), -1, 0, 1, 2, 3, 1000, 2**16 + 1, 2**31 - 2, 2**31 - 1, 2**31, 2**40])
+def test_portions_of_a_size(library, size):
+    index = np.arange(2000)
+    value = np.empty(index.size, np.int64)
+    pointers = [ctypes.c_void_p(each.ctypes.data) for each in (value, index)]
+    library.portion(pointers[0], ctypes.c_int64(size), pointers[1], ctypes.c_long(index.size))
+    words = random.random_bits(7, 1 << 40, index)
+    np.testing.assert_array_equal(value, [int(word) * min(max(size, 0), 2**31 - 1) >> 32 for word in words])
 
 
 @pytest.mark.parametrize("C", [np.float32, np.float64])

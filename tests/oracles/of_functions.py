@@ -25,7 +25,8 @@ SHORT_BACKWARD = {
     "sinc", "sinh", "softplus", "tanh", "xlogy",
 }  # fmt: skip
 SHORT_FORWARD = {*SHORT_BACKWARD} | {
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "exp", "log", "log10", "log1p", "log2", "logit", "tan",
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "exp", "exp2", "log", "log10", "log1p", "log2", "logit",
+    "tan",
 }  # fmt: skip
 ENDS = 1 << 12  # no format has a number with an exponent beyond
 

@@ -27,7 +27,8 @@ CASES_OF_TWO = [(name, word) for name in OF_TWO for word in BOUND]
 LN2 = float.fromhex("0x1.62e43p-1")
 # At inf, -inf, 0 and -0.
 ENDS = {
-    "exp": (INF, 0, 1, 1), "sigmoid": (1, 0, 0.5, 0.5), "tanh": (1, -1, 0, -0.0), "ndtr": (1, 0, 0.5, 0.5),
+    "exp": (INF, 0, 1, 1), "exp2": (INF, 0, 1, 1), "sigmoid": (1, 0, 0.5, 0.5), "tanh": (1, -1, 0, -0.0),
+    "ndtr": (1, 0, 0.5, 0.5),
     "gelu_slope": (1, -0.0, 0.5, 0.5), "log": (INF, NAN, -INF, -INF), "asin": (NAN, NAN, 0, -0.0),
     "acos": (NAN, NAN, math.pi / 2, math.pi / 2), "atan": (math.pi / 2, -math.pi / 2, 0, -0.0),
     "sin": (NAN, NAN, 0, -0.0), "cos": (NAN, NAN, 1, 1), "tan": (NAN, NAN, 0, -0.0), "sinpi": (NAN, NAN, 0, 0),

@@ -70,7 +70,7 @@ bench: $(VENV)/.test ## on a machine with a GPU: measure the kernels; writes evi
 	$(BIN)/skuda bench --record --plot docs/bench.png; status=$$?; $(BIN)/skuda evidence; exit $$status
 
 chart: $(VENV)/.demo ## draw docs/bench.png from the bench's record; needs no GPU
-	$(BIN)/skuda bench --from $(lastword $(sort $(wildcard evidence/bench-*.json))) --plot docs/bench.png
+	$(BIN)/skuda bench --from evidence --plot docs/bench.png
 
 evidence: $(VENV)/.base ## write what the records in evidence/ say: its pages, and README's lines
 	$(BIN)/skuda evidence

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from skuda.bench import markdown, targets
+from skuda.bench import markdown, report, targets
 from skuda.codegen.attributes import FAST
 from skuda.codegen.commands import carry, growth, options
 from skuda.codegen.commands.verified import in_words
@@ -102,9 +102,8 @@ def with_block(readme: Path, records: Records) -> str:
 
 def block(records: Records) -> str:
     """What the newest record of the bench (of one day, the longest) and those of kernels say, as Markdown."""
-    measured = [record for record in records.measured if record.get("rows")]
-    newest = sorted(measured, key=lambda record: (record["machine"]["date"], len(record["rows"])))[-1:]
-    parts = ["\n".join(markdown.brief(record)) for record in newest] or ["Nothing has been measured."]
+    newest = report.newest(records.measured)
+    parts = ["Nothing has been measured." if newest is None else "\n".join(markdown.brief(newest))]
     counts = []
     for record in records.verified:
         equal = [result.bit_equal for _, symbol, _, result in statements(record) if _QUICK not in symbol]

@@ -82,7 +82,7 @@ def add_parser(subparsers) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--from", metavar="RECORD", type=Path, dest="record_file",
-        help="measure nothing: draw --plot from a record of an earlier run; needs no GPU",
+        help="measure nothing: draw --plot from a record of an earlier run, or the newest in a folder; needs no GPU",
     )  # fmt: skip
     parser.add_argument(
         "--gpus", metavar="N", type=int, default=1,
@@ -228,12 +228,14 @@ def plot_of(args: argparse.Namespace) -> int:
     """
     if not args.plot:
         raise InvalidProblem("--from draws a picture: say where to by --plot")
+    files = [args.record_file]
+    if args.record_file.is_dir():
+        files = sorted(args.record_file.glob("bench-*.json"))
     try:
-        result = json.loads(args.record_file.read_text(encoding="utf-8"))
-        known = bool(result["rows"] and result["machine"])
-    except (ValueError, KeyError, TypeError):
-        known = False
-    if not known:
+        result = report.newest(json.loads(file.read_text(encoding="utf-8")) for file in files)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        result = None
+    if result is None:
         raise InvalidProblem(f"{args.record_file}: expected a record that `skuda bench --json` or --record wrote")
     _draw(args.plot, result)
     return 0

@@ -12,7 +12,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from skuda.bench import targets
+from skuda.bench import report, targets
 from skuda.bench.peers import EAGER, PEERS
 from skuda.bench.targets import Row, family
 from skuda.generated import CATALOG
@@ -79,18 +79,15 @@ def draw(path: Path, result: Mapping[str, Any]) -> None:
         path: where to.
         result: as `skuda bench --json` writes it, with rows.
     """
-    found, machine = lines(result["rows"]), result["machine"]
+    found = lines(result["rows"])
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(_WIDTH, _AROUND + _LINE * len(found)), dpi=_DPI, layout="constrained")
         axes = figure.subplots()
         _draw_lines(axes, found)
-        count = len(targets.measured(result["rows"]))
-        figure.suptitle(
-            f"Share of a copy's speed, {machine['gpu']}, {machine['date']}: {count:,} measurements",
-            x=0.01, ha="left", fontsize=13, fontweight="bold",
-        )  # fmt: skip
+        title = report.title(result)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
         figure.legend(loc="outside lower left", ncols=6, frameon=False, fontsize=10, handletextpad=0.3)
-        figure.savefig(path)
+        figure.savefig(path, metadata={"Title": title})
 
 
 def _draw_lines(axes, found: Sequence[Line]) -> None:

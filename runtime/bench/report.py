@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -13,6 +13,18 @@ from skuda.bench.targets import Row
 from skuda.verification.findings import share
 
 _NAMES = [peer.name for peer in PEERS]
+
+
+def newest(results: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The newest run that measured rows; of one day, that with most of them. None where there is none."""
+    measured = [result for result in results if result.get("rows")]
+    return max(measured, key=lambda result: (result["machine"]["date"], len(result["rows"])), default=None)
+
+
+def title(result: Mapping[str, Any]) -> str:
+    """What a picture of a run shows."""
+    machine, count = result["machine"], len(targets.measured(result["rows"]))
+    return f"Share of a copy's speed, {machine['gpu']}, {machine['date']}: {count:,} measurements"
 
 
 def text(result: Mapping[str, Any]) -> str:

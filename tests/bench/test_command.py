@@ -185,6 +185,9 @@ def test_the_picture_of_a_record_needs_no_gpu(result, monkeypatch, capsys, tmp_p
     record.write_text(cli.as_json(result))
     assert main(["bench", "--from", str(record), "--plot", str(picture)]) == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
+    assert main(["bench", "--from", str(tmp_path), "--plot", str(picture)]) == 1  # a folder without any
+    record.rename(tmp_path / "bench-run.json")
+    assert main(["bench", "--from", str(tmp_path), "--plot", str(picture)]) == 0
     assert main(["bench", "--from", str(record)]) == 1
     assert "--from draws a picture: say where to by --plot" in capsys.readouterr().err
     record.write_text("{}")

@@ -14,7 +14,7 @@ from catalogs import forget_catalog, make_catalog
 from gpu import sanitizers
 
 import skuda.launch.compiler as compiler
-from skuda.bench import suite
+from skuda.bench import report, suite
 from skuda.codegen.cli import main
 from skuda.codegen.commands import carry, verified
 from skuda.codegen.commands.evidence import BEGIN, END, block, page, speed_page
@@ -575,6 +575,8 @@ def test_what_is_committed_is_what_the_records_give():
     wanted = summary.texts(records)
     assert kept.keys() == wanted.keys()
     assert all(path.read_text(encoding="utf-8") == wanted[name] for name, path in kept.items())
+    picture = (REPOSITORY / "docs" / "bench.png").read_bytes()  # `make chart`
+    assert b"tEXtTitle\0" + report.title(report.newest(records.measured)).encode("latin-1") in picture
 
 
 # ---- what a wheel takes along ----

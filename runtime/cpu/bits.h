@@ -19,9 +19,8 @@ extern Dim threadIdx, blockIdx, blockDim, gridDim;
 
 // The overloads for float of what C has for double alone.
 using std::acos, std::acosh, std::asin, std::asinh, std::atan, std::atan2, std::atanh, std::cbrt, std::ceil,
-    std::copysign, std::cos, std::cosh, std::exp2, std::expm1, std::floor, std::fmax, std::fmin, std::hypot,
-    std::log10, std::log1p, std::log2, std::pow, std::rint, std::sin, std::sinh, std::sqrt, std::tan, std::tanh,
-    std::trunc;
+    std::copysign, std::cos, std::cosh, std::exp2, std::expm1, std::floor, std::hypot, std::log10, std::log1p,
+    std::log2, std::pow, std::rint, std::sin, std::sinh, std::sqrt, std::tan, std::tanh, std::trunc;
 inline float rsqrt(float x) { return float(1 / std::sqrt(double(x))); }
 inline double rsqrt(double x) { return 1 / std::sqrt(x); }
 template <typename T> inline T min(T a, T b) { return b < a ? b : a; }

@@ -11,6 +11,15 @@
 
 using std::fmod;
 
+// A GPU's: what is no NaN of two, and 0 is greater than -0. C leaves zeros open.
+template <typename V> inline V number_of(V a, V b, bool first) { return a != a ? b : b != b || first ? a : b; }
+template <typename V> inline V gpu_fmin(V a, V b) { return number_of(a, b, a < b || (a == b && std::signbit(a))); }
+template <typename V> inline V gpu_fmax(V a, V b) { return number_of(a, b, a > b || (a == b && std::signbit(b))); }
+#define fmin gpu_fmin
+#define fmax gpu_fmax
+#define fminf gpu_fmin<float>
+#define fmaxf gpu_fmax<float>
+
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
 float __fmaf_rd(float a, float b, float c);

@@ -21,19 +21,23 @@ _INCLUDE = re.compile(r'#include "(\w+\.(?:cuh|h))"')
 # asm("name %0, %1, ...;" : "=f"(result) : "f"(argument), ...);
 _INSTRUCTION = re.compile(r'asm\("([a-z][\w.:]*) %0[^"]*"\s*:\s*"=\w"\((.*?)\)\s*:\s*(.*?)\);', re.DOTALL)
 _ARGUMENT = re.compile(r'"\w"\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)')
-# What few elements ask for: `if (condition) return far_sine(x);`, or `return condition ? value : far_cosine(x);`. The
-# way of the others takes any number, and reads no table by it. And the definitions of what is asked for.
 _FAR = r"far_(?:sine|cosine|tangent)\("
-_WAY_OUT = re.compile(rf"if \((.+)\) return ({_FAR}|logarithm_end\()")
-_OR_FAR = re.compile(rf"return ([^;?]+?) \? ([^;]+?) : ({_FAR}[^;]*\));")
-_OF_FAR = re.compile(rf"__device__ __noinline__ (\w+ {_FAR})")
-# Rows of a table of three by steps of 64 bits, element by element: else compilers gather nothing from it.
-_STEP = ("  i32 power, step;\n", "  i32 power;\n  i64 step;\n"), ("i32(above >> 46) & 63}", "above >> 46 & 63}")
-_ROW = re.compile(r"const f64\* const by = (logarithm_table\[\w+\.step\]);")
-# What is so near 0 that it is its own value: chosen at the end, where the way of the others takes any number.
-_ITSELF = re.compile(r"  if \((fabs\(x\) < 0x1p-54)\) return x;\n((?:  const .+;\n)*)  return (.+);\n")
-# The better of two numbers of f64. By bits, for of several in a row compilers make branches.
-_BETTER = re.compile(r"return (\(a [<>] b\) \| .+ \| is_nan\(a\)) \? a : b;")
+# Patterns of the text and what stands in their place, in this order, so that loops over elements become vectors.
+REWRITES = tuple((re.compile(pattern), text) for pattern, text in (
+    # What few elements ask for is asked by `unusual` of device.h. The way of the others takes any number, and reads no
+    # table by it. And the definitions of what is asked for.
+    (rf"if \((.+)\) return ({_FAR}|logarithm_end\()", r"if (unusual(\1)) return \2"),
+    (rf"return ([^;?]+?) \? ([^;]+?) : ({_FAR}[^;]*\));", r"return unusual(!(\1)) ? \3 : \2;"),
+    (rf"__device__ __noinline__ (\w+ {_FAR})", r"__device__ __attribute__((noinline, const)) \1"),
+    # Rows of a table of three by steps of 64 bits, element by element: else compilers gather nothing from it.
+    (r"  i32 power, step;\n", "  i32 power;\n  i64 step;\n"),
+    (r"i32\(above >> 46\) & 63\}", "above >> 46 & 63}"),
+    (r"const f64\* const by = (logarithm_table\[\w+\.step\]);", r"const f64 by[3] = {\1[0], \1[1], \1[2]};"),
+    # What is so near 0 that it is its own value is chosen at the end, where the way of the others takes any number.
+    (r"  if \((fabs\(x\) < 0x1p-54)\) return x;\n((?:  const .+;\n)*)  return (.+);\n", r"\2  return \1 ? x : \3;\n"),
+    # The better of two numbers of f64 by bits, for of several in a row compilers make branches.
+    (r"return (\(a [<>] b\) \| .+ \| is_nan\(a\)) \? a : b;", r"return ::chosen(\1, a, b);"),
+))  # fmt: skip
 _UNROLLED = re.compile(r"#pragma unroll$", re.MULTILINE)  # g++ has a name of its own for it
 # What a source includes for the schedules of a GPU.
 _OF_SCHEDULES = {row.header for row in SCHEDULES.values()} | {"elementwise.cuh", "scan.cuh"}
@@ -49,7 +53,7 @@ def text_of(source: str, entry: str) -> str:
     header = ON_CPU[entry.partition("<")[0]].header
     head = f'#include "device.h"\nconstexpr long long PIECE = {PIECE};\n#include "{header}"\n'
     whole = _inlined(head + source, _OF_SCHEDULES - {"strided.cuh"})
-    whole = asked(called(whole)).replace("-fused(", "negative_fused(")
+    whole = for_vectors(called(whole)).replace("-fused(", "negative_fused(")
     whole = _UNROLLED.sub("#pragma GCC unroll 16", whole)
     return (
         f"{whole}\n"
@@ -68,16 +72,11 @@ def called(text: str) -> str:
     return _INSTRUCTION.sub(call, text)
 
 
-def asked(text: str) -> str:
-    """A text in which what few elements ask for is asked by `unusual` of device.h."""
-    text = _WAY_OUT.sub(r"if (unusual(\1)) return \2", text)
-    text = _OR_FAR.sub(r"return unusual(!(\1)) ? \3 : \2;", text)
-    for i32, i64 in _STEP:
-        text = text.replace(i32, i64)
-    text = _ROW.sub(r"const f64 by[3] = {\1[0], \1[1], \1[2]};", text)
-    text = _ITSELF.sub(r"\2  return \1 ? x : \3;\n", text)
-    text = _BETTER.sub(r"return ::chosen(\1, a, b);", text)
-    return _OF_FAR.sub(r"__device__ __attribute__((noinline, const)) \1", text)
+def for_vectors(text: str) -> str:
+    """A text with all REWRITES."""
+    for pattern, instead in REWRITES:
+        text = pattern.sub(instead, text)
+    return text
 
 
 def _inlined(text: str, seen: set[str]) -> str:

@@ -30,7 +30,7 @@ template <typename P> __device__ constexpr int turns_along() {
   return larger(Traits::stores ? 1 : 2, turns_of(Traits::bits, SPLIT_ALONG_BITS, SPLIT_ALONG_TURNS));
 }
 // Groups of each of its rows beside each other: more where few bytes would be under way. Elements of less than a word
-// that are loaded one by one take a register each, which moments leave no room for.
+// that are loaded one by one take a register each, which moments leave no room for. Of slabs there are few threads.
 template <typename P, int LANES, int LIE> __device__ constexpr int turns_across() {
   using Traits = SplitTraits<P>;
   if (Traits::stores || (Traits::moments && LIE == COLUMNS_APART && Traits::bits < 32)) return 1;

@@ -337,6 +337,7 @@ OF_REDUCTIONS: dict[str, tuple[str, ...]] = {
     "max": ("shared_among(a == y, g, d)",),
     "min": ("shared_among(a == y, g, d)",),
     "squared_deviations": ("2 * g * centered(a, d)",),
+    "logsumexp": ("g * exp(a - y)",),
     "sparsemax_threshold": ("where(a > y, g / sum(where(a > y, 1.0, 0.0), over=d), 0)",),
 }
 # Of scans along `d`, by their names with options; of a recurrence, of its factors and of its terms. EARLIER and LATER
@@ -455,7 +456,6 @@ INSTEAD: dict[str, str] = {
     "std": "`sqrt(variance(x, 1, d))`",
     "var": "`variance(x, 1, d)`",
     "norm": "`euclidean(x, d)`, or `sum(abs(x), over=d)`",
-    "logsumexp": "`max(x, over=d) + log(sum(exp(x - max(x, over=d)), over=d))`",
     "softmax": "`exp(x - max(x, over=d)) / sum(exp(x - max(x, over=d)), over=d)`",
     "relu": "`max(x, 0)`",
     "relu6": "`clamp(x, 0, 6)`",

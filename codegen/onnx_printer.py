@@ -29,7 +29,7 @@ from skuda.frameworks.placing import Placing
 from skuda.model.dtypes import DTYPES, DType
 from skuda.model.operation import COMPUTE, Operand
 from skuda.model.shapes import broadcast_shape, same_shape
-from skuda.model.sum_order import MOMENTS
+from skuda.model.sum_order import PARTED
 
 _SIGNS = {"+": "Add", "-": "Sub", "*": "Mul", "/": "Div", "<": "Less", "<=": "LessOrEqual", ">": "Greater"}
 _SIGNS |= {">=": "GreaterOrEqual", "==": "Equal", "and": "And", "or": "Or", "not": "Not", "neg": "Neg"}
@@ -54,9 +54,8 @@ def lacking(program: Program) -> str | None:
         for part in node.reductions():
             if part.text.partition("/")[2] and part.op.removeprefix(REDUCE).startswith("arg"):
                 return f"`{part.op.removeprefix(REDUCE)}` of blocks: no operator of ONNX gives an index in each block"
-            if "/" in part.text and part.op.removeprefix(REDUCE) in MOMENTS:
-                name = part.op.removeprefix(REDUCE)
-                return f"`{name}` of blocks: the last one, which may be short, has a mean of its own"
+            if "/" in part.text and part.op == REDUCE + "squared_deviations":
+                return "`squared_deviations` of blocks: the last one, which may be short, has a mean of its own"
             if part.is_scan and REDUCTIONS[part.op.removeprefix(REDUCE)].joins != "sum":
                 return f"`{REDUCTIONS[part.op.removeprefix(REDUCE)].function}`: of scans, ONNX has that of sums alone"
             if is_repeated(part):
@@ -71,7 +70,7 @@ def same_bits(program: Program) -> bool:
     called = set().union(*(node.intrinsics() for node in program.formulas.values())) & INTRINSICS.keys()
     if not all(INTRINSICS[name].exact for name in called):
         return False
-    ordered = [REDUCE + name for name in ("sum", "prod", *MOMENTS)]
+    ordered = [REDUCE + name for name in ("sum", "prod", *PARTED)]
     return not any((part.op in ordered or part.is_scan) and part.kind == REAL for part in program.reductions)
 
 

@@ -23,6 +23,7 @@ _OPERATORS = {"sum": "ReduceSum", "prod": "ReduceProd", "max": "ReduceMax", "min
 # What changes no reduction: of reals and integers.
 _NEUTRAL = {"sum": (-0.0, 0), "prod": (1.0, 1), "any": (0.0, 0), "all": (1.0, 1),
             "max": (-math.inf, -(1 << 63)), "min": (math.inf, (1 << 63) - 1)}  # fmt: skip
+_NEUTRAL |= {"logsumexp": _NEUTRAL["max"]}
 
 
 class Reductions:
@@ -57,6 +58,8 @@ class Reductions:
             found = self.emit("Sub", value, value) if how == "squared_deviations" else found
         elif how in ("argmax", "argmin"):
             found = self._index(how, value, argument.kind, axes)
+        elif how == "logsumexp":
+            found = self._log_of_sum(value, axes, keep)
         elif how == "squared_deviations":
             apart = self.emit("Sub", value, self._over("ReduceMean", value, axes, 1))
             found = self._over("ReduceSum", self.emit("Mul", apart, apart), axes, keep)
@@ -66,6 +69,15 @@ class Reductions:
             if signs and how in ("max", "min"):
                 found = self._signed(how, found, value, axes, keep)
         return self.printer.cast(found, np.bool_) if argument.kind == BOOL else found
+
+    def _log_of_sum(self, value: Any, axes: list[int], keep: int) -> Any:
+        """Of exponentials beside the largest element, where that is finite."""
+        largest = self._over("ReduceMax", value, axes, 1)
+        finite = self.printer.intrinsics.isfinite(None, largest)
+        beside = self.printer.intrinsics.chosen(finite, largest, self.printer.real(0))
+        total = self._over("ReduceSum", self.emit("Exp", self.emit("Sub", value, beside)), axes, 1)
+        found = self.emit("Add", beside, self.emit("Log", total))
+        return found if keep else self.emit("Squeeze", found, self.printer.whole(axes))
 
     def _sums(self, value: Any, axes: list[int], scan: Scan) -> Any:
         """The sum of each element and those before it, along all the axes."""

@@ -92,7 +92,7 @@ class Program:
             or not any(operand.dims == op.space for operand in op.operands)
             or any(argument.reductions() for reduction in reductions for argument in reduction.args)
             or any(formulas[o.name].reductions() for o in op.outputs if o.dims == op.space)
-            or (all(map(picked, reductions)) and _along_last(op, reductions[0]))
+            or (any(map(picked, reductions)) and _along_last(op, reductions[0]))
         ):
             return ()
         return tuple(Reduced(r.op.removeprefix(REDUCE), CPP.get(r.args[0].kind, COMPUTE)) for r in reductions)
@@ -140,7 +140,8 @@ class Program:
         op = self.operation
         words = {op.word(operand, types) for types in op.combinations for operand in op.operands}
         apart = bool(words & {*APART}) or any(loaded(op, operand.element) != operand.element for operand in op.operands)
-        found |= {REDUCTIONS[scan.op.removeprefix(REDUCE)].header for scan in self.scans} - {""}
+        reductions = {part.op.removeprefix(REDUCE) for node in self.formulas.values() for part in node.reductions()}
+        found |= {REDUCTIONS[name].header for name in reductions} - {""}
         return found | ({HEADER} if wraps or apart else set())
 
     @property

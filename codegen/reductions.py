@@ -27,6 +27,7 @@ class Reduction:
         of_some: of an extreme, the word for it: of no elements there is none.
         wider: how many bits more than an integer's own its value needs.
         of_parts: whether it follows from those of parts of a row.
+        header: what a source includes for `cuda`.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Reduction:
     of_some: str = ""
     wider: int = 0
     of_parts: bool = True
+    header: str = ""
 
     @property
     def of_lowest_bits(self) -> bool:
@@ -76,13 +78,11 @@ class Scan(Reduction):
         exclusive: of those before it alone.
         reverse: of it and those after it.
         of: the reduction that gives each of the values; empty where none does.
-        header: what a source includes for `cuda`.
     """
 
     exclusive: bool = False
     reverse: bool = False
     of: str = ""
-    header: str = ""
 
     @property
     def joins(self) -> str:
@@ -155,6 +155,10 @@ REDUCTIONS: dict[str, Reduction] = {
                   r"\sum_{{{0}}} \left({1} - \operatorname{{mean}}\right)^2",
                   f"the sum of the squared distances from the mean, in one pass over the row and {_ORDER}; NaN if any "
                   "is NaN or infinite; of no elements 0", of_parts=False),
+        Reduction("logsumexp", (REAL,), "LogSumExp", "logsumexp", r"\ln \sum_{{{0}}} \exp {1}",
+                  f"sums of exponentials are joined beside their largest elements, in one pass and {_ORDER}; "
+                  "NaN if any is NaN, else +inf if any is; of no elements -inf", of_parts=False,
+                  header="log_sum_exp.cuh"),
         Repeated("sparsemax_threshold", (REAL,), "", "sparsemax_threshold", r"\tau_{{{0}}} {1}",
                  "of a row whose largest element is 0: the number that the elements above it exceed by 1 in all, found "
                  f"by Newton's method from -1 on, with sums {_ORDER}; NaN if any is NaN; of no elements -inf",
@@ -176,7 +180,7 @@ _SCANS = (
          "NaN from the first NaN on; +0 is above -0; of nothing the least value of C", of="max"),
     Scan("scan cummin", (REAL, INT), "Smallest", "", r"\min_{{{0}' \le {0}}} {1}",
          "NaN from the first NaN on; -0 is below +0; of nothing the greatest value of C", of="min"),
-    Scan("scan logcumsumexp", (REAL,), "LogSumExp", "", r"\ln \sum_{{{0}' \le {0}}} \exp {1}",
+    Scan("scan logcumsumexp", (REAL,), "LogSums", "", r"\ln \sum_{{{0}' \le {0}}} \exp {1}",
          f"two sums are joined beside the largest element, {_ORDER}; of nothing -inf", header="scan_log.cuh"),
     Scan("scan linear_recurrence", (PAIR,), "LinearRecurrence", "", r"\operatorname{{recurrence}}_{{{0}' \le {0}}} {1}",
          f"`y = a * before + b`, joined {_ORDER}; where a or what is before is 0, y is b + before, or b; of nothing 0",

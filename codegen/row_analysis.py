@@ -36,7 +36,7 @@ from skuda.codegen.row_passes import (
 )
 from skuda.codegen.value_names import UniqueNames, default_name, with_members
 from skuda.model.operation import COMPUTE, COUNTED, Attribute, Operand
-from skuda.model.sum_order import MOMENTS, state_values
+from skuda.model.sum_order import PARTED
 from skuda.schedules import abi
 from skuda.schedules.row_variants import cluster_variants
 from skuda.schedules.stripe_variants import MOST_STATES
@@ -434,8 +434,8 @@ def stripes_of(program: Program) -> int:
         return 0
     if any(value.kind != REAL or value.gives_index for values in passes for value in values):
         return 0
-    moments = [REDUCTIONS[name].cuda for name in MOMENTS]
-    states = max(sum(state_values(MOMENTS[0]) if v.how in moments else 1 for v in values) for values in passes)
+    several = {REDUCTIONS[name].cuda: count for name, count in PARTED.items()}
+    states = max(sum(several.get(value.how, 1) for value in values) for values in passes)
     return states if states <= MOST_STATES else 0
 
 

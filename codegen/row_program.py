@@ -13,6 +13,7 @@ from skuda.codegen.lowering import LOWERINGS, Site
 from skuda.codegen.nodes import CPP, Node
 from skuda.codegen.operators import FUNCTIONS, WRAPPING
 from skuda.codegen.program import Program, loaded
+from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.row_analysis import RowAnalysis
 from skuda.codegen.row_passes import LENGTH, Pass, Value
 from skuda.codegen.stages import stages
@@ -165,6 +166,7 @@ class RowProgram(ProgramInCuda):
             "int LIVE_BITS": self.live_bits if (self.passes or self.empty_pass) and not self.row.scanned else "",
             "bool LATE_COLUMNS": "true" if self._late_columns else "",
             "bool LONE_FINISH": "true" if self._lone_finish else "",
+            "bool LONE_ENDS": "true" if self._lone_ends else "",
         }
         return [f"{name} = {text}" for name, text in values.items() if text]
 
@@ -180,7 +182,16 @@ class RowProgram(ProgramInCuda):
         """Whether the outputs that a row has one of take some time, and the others know nothing of them."""
         values, last = self.row.row_values, self.row.passes[-1]
         named = set().union(*(each.node.names() for each in last.made))
-        return is_costly(*(each.node for each in values)) and not named & {each.name for each in values}
+        costly = self._lone_ends or is_costly(*(each.node for each in values))
+        return costly and not named & {each.name for each in values}
+
+    @property
+    def _lone_ends(self) -> bool:
+        """Whether there are sums of exponentials, of whose logarithms only outputs that a row has one of know."""
+        made = [value for each in self.row.passes for value in each.made]
+        ends = {value.name for value in made if value.how == REDUCTIONS["logsumexp"].cuda}
+        named = set().union(*(value.node.names() for value in made))
+        return bool(ends) and not named & (ends | {each.name for each in self.row.row_values})
 
     @property
     def finish(self) -> list[str]:

@@ -138,7 +138,7 @@ class Problem:
         extents = self.case.extents
         if axis is None:
             plans = self.case.plan_class.stages if self.case.operation.analysis.stages else (self.case.plan_class,)
-            raised = any("exp" in plan.formula.__code__.co_names for plan in plans)
+            raised = any({"exp", "logsumexp"} & {*plan.formula.__code__.co_names} for plan in plans)
             slow = raised or not self.case.operation.analysis.over
             return None if slow and prod(extents) > _SLOW else self._sample_fault(0, 0, 0)
         length = extents[axis]

@@ -31,6 +31,7 @@ using value_of = type_at<
 // What is kept of an element until its group is joined.
 template <typename How, typename V> struct gathered { using type = state_t<How, V>; };
 template <typename V> struct gathered<SquaredDeviations, V> { using type = V; };
+template <typename V> struct gathered<LogSumExp, V> { using type = V; };
 template <typename V> struct gathered<ArgLargest, V> { using type = V; };
 template <typename V> struct gathered<ArgSmallest, V> { using type = V; };
 
@@ -115,6 +116,19 @@ template <typename V> inline void join_moments(const V* values, int count, Momen
   if (count % GROUP != 0) joined[groups] = moments_of_some(values + groups * GROUP, count % GROUP);
 }
 
+// The sums of exponentials of each group of a block. LOG: LogSumExp, which only programs that take it have.
+template <typename LOG, typename V> inline void join_exponentials(const V* values, int count, Exponentials<V>* joined) {
+  const int groups = (count + GROUP - 1) / GROUP, eights = (groups + 7) / 8 * 8;
+  V all[BLOCK], largest[GROUPS], anchors[GROUPS], sums[GROUPS];
+  for (int i = 0; i < eights * GROUP; ++i) all[i] = i < count ? values[i] : Largest::nothing<V>();
+  join_neighbours<Largest>(all, eights, largest);
+  for (int i = 0; i < eights; ++i) anchors[i] = LOG::anchor(largest[i]);
+  for (int i = 0; i < eights; ++i)
+    for (int lane = 0; lane < GROUP; ++lane) all[i * GROUP + lane] = LOG::power(all[i * GROUP + lane] - anchors[i]);
+  join_neighbours<Sum>(all, eights, sums);
+  for (int i = 0; i < groups; ++i) joined[i] = {largest[i], is_finite(largest[i]) ? sums[i] : V(0)};
+}
+
 // What a pass makes of a row: a reduction.
 template <typename P, typename Pass, int I, bool REDUCES = type_at<typename Pass::Makes, I>::reduces> struct Maker {
   using Make = type_at<typename Pass::Makes, I>;
@@ -140,7 +154,7 @@ template <typename P, typename Pass, int I, bool REDUCES = type_at<typename Pass
     for (int i = 0; i < told(accumulators); ++i) of[i] = How::template nothing<V>();
   }
   void add(Element (&values)[BLOCK], i64 first, int count, int accumulators) {
-    if constexpr (same<How, SquaredDeviations>) return add_some(values, first, count, accumulators);
+    if constexpr (parted<How>) return add_some(values, first, count, accumulators);
     else if constexpr (seeks<How>) return seek<How>(of[0], values, first, count);
     else if constexpr (in_slabs<P>) return add_to_slabs(values, count);
     else return add_values(values, first, count, accumulators);
@@ -149,14 +163,18 @@ template <typename P, typename Pass, int I, bool REDUCES = type_at<typename Pass
   void add_whole(const Element* values, i64 first, int accumulators) {
     V joined[GROUPS];
     if constexpr (seeks<How>) return seek<How>(of[0], values, first, BLOCK);
-    else if constexpr (same<How, SquaredDeviations>) join_moments(values, BLOCK, joined);
+    else if constexpr (parted<How>) join_parted(values, BLOCK, joined);
     else if constexpr (ordered<How>) join_neighbours<How>(values, GROUPS, joined);
     else join_any<How>(values, joined);
     take(joined, GROUPS, first, accumulators);
   }
+  static void join_parted(const Element* values, int count, V* joined) {
+    if constexpr (same<How, LogSumExp>) join_exponentials<How>(values, count, joined);
+    else join_moments(values, count, joined);
+  }
   void add_some(const Element* values, i64 first, int count, int accumulators) {
     V joined[GROUPS];
-    join_moments(values, count, joined);
+    join_parted(values, count, joined);
     take(joined, (count + GROUP - 1) / GROUP, first, accumulators);
   }
   void add_values(V (&values)[BLOCK], i64 first, int count, int accumulators) {

@@ -55,6 +55,10 @@ template <typename V> __device__ inline void send(u32 there, const Moments<V>& f
 #pragma unroll
   for (int i = 0; i < 4; ++i) send(there + u32(i * sizeof(V)), values[i], signal);
 }
+template <typename V> __device__ inline void send(u32 there, const Exponentials<V>& found, u32 signal) {
+  send(there, found.largest, signal);
+  send(there + u32(sizeof(V)), found.sum, signal);
+}
 // What a value is sent as, and how many bytes are counted.
 template <typename V> struct sent {
   using type = V;

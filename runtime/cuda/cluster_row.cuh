@@ -52,7 +52,7 @@ template <int MODE, typename Make, typename Element> struct SegmentResult {
   using How = typename Make::How;
   Partial<How, state_t<How, typename Make::Value>, ACCUMULATORS> partial;
   Packed<How, Element> packed;
-  static constexpr bool PACKED = Packed<How, Element>::can;
+  static constexpr bool PACKED = Packed<How, Element>::can && !parted<How>;
 
   // A share, of which the row has `count` elements.
   template <typename Inputs> __device__ void add(const Inputs& inputs, ReducedShare<Make>& made, i32 count) {
@@ -149,9 +149,15 @@ template <typename Makes, int... R> struct PassResults<Makes, Seq<R...>> {
   }
   __device__ void begin() const { (get<R>(of).signal.begin(), ...); }
   __device__ void expect(i32 segments) const { (get<R>(of).signal.expect(segments * Results<R>::bytes), ...); }
-  template <typename Shared> __device__ void receive(Shared& shared, i32 segments) const {
+  // ends: whether logarithms of sums of exponentials are wanted.
+  template <typename Shared> __device__ void receive(Shared& shared, i32 segments, bool ends) const {
     (get<R>(of).signal.wait(), ...);
-    ((shared.*Make<R>::member = result_of(get<R>(of).total(segments))), ...);
+    (set<R>(shared, get<R>(of).total(segments), ends), ...);
+  }
+
+ private:
+  template <int M, typename Shared, typename V> static __device__ void set(Shared& shared, const V& total, bool ends) {
+    if (ends || !same<typename Make<M>::How, LogSumExp>) shared.*Make<M>::member = result_of(total);
   }
 };
 
@@ -467,7 +473,7 @@ __device__ inline void reduce(ClusterRow<P, BLOCKS, MODE>& row, typename P::Shar
   const bool wanted = type_at<typename P::Passes, I>::wanted(shared);
   if (wanted) ClusterPass<P, BLOCKS, MODE, I>(row, shared).run(shared);
   row.begin(typename PassSets<P, I + 1>::Columns());
-  if (wanted) get<I>(row.results).receive(shared, row.thread.segments);
+  if (wanted) get<I>(row.results).receive(shared, row.thread.segments, !P::LONE_ENDS || row.thread.index == 0);
 }
 template <typename P, int BLOCKS, int MODE, int... I>
 __device__ inline void reduce_all(ClusterRow<P, BLOCKS, MODE>& row, typename P::Shared& shared, Seq<I...>) {

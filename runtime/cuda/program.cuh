@@ -141,7 +141,7 @@ struct RowProgramDefaults {
   using Passes = List<>;
   using Picks = List<>;
   struct Held {};
-  static constexpr bool BLOCKS = false, LATE_COLUMNS = false, LONE_FINISH = false;
+  static constexpr bool BLOCKS = false, LATE_COLUMNS = false, LONE_FINISH = false, LONE_ENDS = false;
   static constexpr int STAGE = 0, COSTLY = 0, STRIPE = 0;
   static constexpr u32 BESIDE = 0;
   template <typename S> static __device__ void finish(S&) {}

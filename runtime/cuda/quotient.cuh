@@ -76,6 +76,7 @@ __device__ inline f32 at_least(f32 x, f32 least) {
   return y;
 }
 __device__ inline f64 at_most(f64 x, f64 most) { return minimum(x, most); }
+__device__ inline f64 at_least(f64 x, f64 least) { return maximum(x, least); }
 __device__ inline f32 bounded(f32 x, f32 low, f32 high) { return at_most(at_least(x, low), high); }
 __device__ inline f64 bounded(f64 x, f64 low, f64 high) { return clamp(x, low, high); }
 

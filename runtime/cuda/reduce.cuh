@@ -60,7 +60,8 @@ template <typename How, typename V, int THREADS, int EACH = 1> struct Partial {
   // they have to be added again.
   template <bool ASKED = true> __device__ void add(V (&group)[GROUP], int chunk = 0) {
     V& to = TWO && chunk % 2 != 0 ? other : accumulator;
-    if constexpr (ASKED) to = How::of(to, Group<How, V>::of(group, finite));
+    if constexpr (same<How, LogSumExp>) to = How::of(to, group);
+    else if constexpr (ASKED) to = How::of(to, Group<How, V>::of(group, finite));
     else to = How::of(to, joined_unasked<How>(group));
   }
   // A group of which a row has `count` elements, made one once more where some are missing: what passes hold of the
@@ -91,9 +92,32 @@ template <typename How, typename V, int THREADS, int EACH = 1> struct Partial {
       if (first >= length) break;
       V group[GROUP];
 #pragma unroll
-      for (int lane = 0; lane < GROUP; ++lane) group[lane] = lanes[chunk].get(lane);
+      for (int lane = 0; lane < GROUP; ++lane) {
+        if constexpr (parted<How>) group[lane] = How::of_one(lanes[chunk].get(lane));
+        else group[lane] = lanes[chunk].get(lane);
+      }
       if (CUT) add(group, chunk, length - first);
       else add(group, chunk);
+    }
+  }
+
+  // The same of a sum of exponentials, where all elements are near 0, and the largest is known: sums need no anchors.
+  // Those that a row does not have would change no bit.
+  template <bool CUT, typename E, int CHUNKS, typename C>
+  __device__ void add_near(const Lanes<E, GROUP> (&lanes)[CHUNKS], i32 thread, i32 length, C largest) {
+    accumulator.largest = other.largest = largest;
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+      const i32 left = length - (chunk * THREADS + thread) * GROUP;
+      if (left <= 0) break;
+      C powers[GROUP];
+#pragma unroll
+      for (int lane = 0; lane < GROUP; ++lane) powers[lane] = How::near_power(C(lanes[chunk].get(lane)));
+      if (CUT && __builtin_expect(left < GROUP, 0))
+#pragma unroll
+        for (int lane = 1; lane < GROUP; ++lane) powers[lane] = lane < left ? powers[lane] : C(0);
+      V& to = TWO && chunk % 2 != 0 ? other : accumulator;
+      to.sum = to.sum + joined_neighbours<Sum>(powers);
     }
   }
 

@@ -98,6 +98,7 @@ template <typename A> constexpr bool same<A, A> = true;
 struct SquaredDeviations {
   template <typename M> static __device__ M nothing() { return {0, 0, 0, 0}; }
   template <typename M> static __device__ M empty() { return nothing<M>(); }
+  template <typename V> static __device__ Moments<V> of_one(V value) { return {V(1), value, V(0), V(0)}; }
   // a is the part that comes first. Where means are further from elements than C reaches, squares are infinite.
   template <typename V> static __device__ Moments<V> of(const Moments<V>& a, const Moments<V>& b) {
     const V count = a.count + b.count;
@@ -111,18 +112,28 @@ struct SquaredDeviations {
   }
 };
 
+// The largest element, and the sum of the exponentials of distances from what follows from it (log_sum_exp.cuh).
+template <typename V> struct Exponentials {
+  V largest, sum;
+};
+struct LogSumExp;
+
+// Whether a reduction goes on with several values, which it makes of eight neighbours together.
+template <typename How> constexpr bool parted = same<How, SquaredDeviations> || same<How, LogSumExp>;
+
 template <typename How> struct extreme_of;
 template <> struct extreme_of<ArgLargest> { using type = Largest; };
 template <> struct extreme_of<ArgSmallest> { using type = Smallest; };
 
-// What a reduction makes of values V while it goes on: V itself, V with its index in the row, or moments.
+// What a reduction makes of values V while it goes on: V itself, V with its index in the row, or several.
 template <typename How, typename V> struct state { using type = V; };
 template <typename V> struct state<ArgLargest, V> { using type = ValueAndIndex<V>; };
 template <typename V> struct state<ArgSmallest, V> { using type = ValueAndIndex<V>; };
 template <typename V> struct state<SquaredDeviations, V> { using type = Moments<V>; };
+template <typename V> struct state<LogSumExp, V> { using type = Exponentials<V>; };
 template <typename How, typename V> using state_t = typename state<How, V>::type;
 template <typename How, typename V> __device__ inline state_t<How, V> state_of(V value, i64 index) {
-  if constexpr (same<How, SquaredDeviations>) return {V(1), value, V(0), V(0)};
+  if constexpr (parted<How>) return How::of_one(value);
   else if constexpr (sizeof(state_t<How, V>) == sizeof(V)) return value;
   else return {value, index};
 }
@@ -139,6 +150,9 @@ template <typename V> __device__ inline ValueAndIndex<V> from_lane(const ValueAn
 template <typename V> __device__ inline Moments<V> from_lane(const Moments<V>& found, int apart) {
   return {from_lane(found.count, apart), from_lane(found.pivot, apart), from_lane(found.offset, apart),
           from_lane(found.squares, apart)};
+}
+template <typename V> __device__ inline Exponentials<V> from_lane(const Exponentials<V>& found, int apart) {
+  return {from_lane(found.largest, apart), from_lane(found.sum, apart)};
 }
 // What lanes have that differ in some bits, once they have joined each other: the first of them has joined in the row's
 // order, the others did in another one, which makes a difference to moments alone.
@@ -176,7 +190,7 @@ struct SmallestFinite : Smallest {};
 
 // Whether a reduction has one order only. An extreme may be found in any.
 template <typename How>
-constexpr bool ordered = same<How, Sum> || same<How, Product> || same<How, SquaredDeviations>;
+constexpr bool ordered = same<How, Sum> || same<How, Product> || parted<How>;
 
 template <typename How> constexpr int direction = 0;  // of an extreme: up or down
 template <> constexpr int direction<Largest> = 1;

@@ -126,7 +126,10 @@ template <typename S, typename Pass, int I, bool REDUCES = type_at<typename Pass
   __device__ void unpack(const RowInputs<S>& inputs, const Row& row) {
     if constexpr (packs) {
       if (__builtin_expect(pairs.known(), 1)) {
-        partial.accumulator = pairs.value();
+        if constexpr (same<How, LogSumExp>)
+          partial.template add_near<S::MODE != WHOLE>(
+              get<Make::raw>(inputs.of).own.lanes, row.thread, row.length, pairs.value());
+        else partial.accumulator = pairs.value();
       } else {
         partial.template add_all<S::MODE != WHOLE>(get<Make::raw>(inputs.of).own.lanes, row.thread, row.length);
       }
@@ -146,6 +149,7 @@ template <typename S, typename Pass, int I, bool REDUCES = type_at<typename Pass
     total.add(partial.total(scratch.of[turn % TURNS]));
   }
   static __device__ void set(const Row& row, const Total& total, Shared& shared) {
+    if (S::Program::LONE_ENDS && same<How, LogSumExp> && row.thread != 0) return;
     shared.*Make::member = result_of(row.length == 0 ? How::template empty<V>() : total.total());
   }
 };

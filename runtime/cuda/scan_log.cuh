@@ -39,7 +39,7 @@ __device__ inline f64 decay(f64 x) {
 __device__ inline f32 more_than(f32 more, f32 other, f32 share) { return fused(1.0f + other, share, more); }
 __device__ inline f64 more_than(f64 more, f64 other, f64 share) { return (1.0 + other) * share + more; }
 
-struct LogSumExp {
+struct LogSums {
   template <typename V> static __device__ V nothing() {
     return V(Largest::nothing<decltype(V::largest)>());
   }
@@ -52,4 +52,4 @@ struct LogSumExp {
     return {high, more_than(more, other, decay(same ? C(0) : low - high))};  // infinities have no difference
   }
 };
-template <typename C> struct state<LogSumExp, C> { using type = LogSum<C>; };
+template <typename C> struct state<LogSums, C> { using type = LogSum<C>; };

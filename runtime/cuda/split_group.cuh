@@ -1,7 +1,7 @@
 // A group of neighbouring elements of a row: what a program's pass makes of each, joined to an accumulator.
 #pragma once
 #include "slabs.cuh"
-#include "split_args.cuh"
+#include "split_tuning.cuh"
 
 // Of a group's elements, what a reduction takes.
 template <typename V> struct GroupValues { V of[GROUP]; };
@@ -39,6 +39,11 @@ __device__ inline void take_values(State& state, V (&values)[GROUP], bool whole,
   }
 }
 
+// Sums of exponentials that need no anchors go on with one branch for all rows beside each other, but those of f64, which
+// take too many registers.
+template <typename P, int R>
+constexpr bool adds_near = same<typename reduction_at<P, R>::How, LogSumExp> && !SplitTraits<P>::wide;
+
 // What one reduction takes of groups of rows beside each other. The moments of these go on side by side, with one branch
 // for all, and with one count: rows of one thread have as many elements.
 template <typename P, int R, bool REPEATED, int LANES, typename Values>
@@ -71,11 +76,38 @@ __device__ inline void take_reduction(
       found[lane].count = typename P::C(exist);
       state = How::of(state, found[lane]);
     }
-  } else {
+  } else if constexpr (!adds_near<P, R>) {
 #pragma unroll
     for (int lane = 0; lane < LANES; ++lane)
       take_values<How, !REPEATED || ordered<How>, in_slabs<P>, typename reduced_element<P, reduction_at<P, R>>::type>(
           totals[lane].StateSlot<P, R>::value, get<R>(values[lane]).of, whole, exist, first);
+  }
+}
+
+template <typename P, int R, typename Values>
+__device__ inline void find_near(
+    Accumulator<P>& found, const Accumulator<P>& total, Values& values, bool whole, i32 exist, bool& usual) {
+  if constexpr (adds_near<P, R>) {
+    using How = typename reduction_at<P, R>::How;
+    if (__builtin_expect(!whole, 0)) leave_out<How>(get<R>(values).of, exist);
+    auto& group = found.StateSlot<P, R>::value;
+    group = How::near_group(get<R>(values).of);
+    usual = usual & How::near_after(total.StateSlot<P, R>::value, group);
+  }
+}
+template <typename P, int R> __device__ inline void add_near(Accumulator<P>& total, const Accumulator<P>& found) {
+  if constexpr (adds_near<P, R>) {
+    auto& state = total.StateSlot<P, R>::value;
+    state = reduction_at<P, R>::How::added(state, found.StateSlot<P, R>::value);
+  }
+}
+template <typename P, int R, typename Values>
+__device__ inline void take_far(Accumulator<P>& total, Values& values, bool whole, i32 exist) {
+  if constexpr (adds_near<P, R>) {
+    using How = typename reduction_at<P, R>::How;
+    if (!whole) leave_out<How>(get<R>(values).of, exist);
+    auto& state = total.StateSlot<P, R>::value;
+    state = How::far_after(state, get<R>(values).of);
   }
 }
 
@@ -87,20 +119,42 @@ __device__ inline void take_group(
     Accumulator<P> (&totals)[LANES], const typename P::SplitPass (&passes)[LANES], const GroupOf& group_of, bool whole,
     i32 exist, i64 first, Seq<R...> reductions) {
   constexpr int TOGETHER = (same<typename reduction_at<P, R>::How, SquaredDeviations> || ...) ? LANES : 1;
+  constexpr bool NEAR = (adds_near<P, R> || ...);
+  using Values = Tuple<GroupValues<typename reduction_at<P, R>::Value>...>;
+  const auto make = [&](int lane, Values& values) {
+    const auto& pass = passes[lane];
+    auto group = group_of(lane);
+    bool usual = pass.fast();
+    make_values<true, COUNT, P>(values, pass, group, usual, reductions, stores_of<P>());
+    if constexpr (P::SplitPass::CAREFUL)
+      if (__builtin_expect(!usual, 0))
+        make_values<false, COUNT, P>(values, pass, group, usual, reductions, stores_of<P>());
+  };
+  Accumulator<P> found[NEAR ? LANES : 1];
+  bool near = true;
 #pragma unroll
   for (int begin = 0; begin < LANES; begin += TOGETHER) {
-    Tuple<GroupValues<typename reduction_at<P, R>::Value>...> values[TOGETHER];
+    Values values[TOGETHER];
 #pragma unroll
     for (int lane = 0; lane < TOGETHER; ++lane) {
-      const auto& pass = passes[begin + lane];
-      auto group = group_of(begin + lane);
-      bool usual = pass.fast();
-      make_values<true, COUNT, P>(values[lane], pass, group, usual, reductions, stores_of<P>());
-      if constexpr (P::SplitPass::CAREFUL)
-        if (__builtin_expect(!usual, 0))
-          make_values<false, COUNT, P>(values[lane], pass, group, usual, reductions, stores_of<P>());
+      make(begin + lane, values[lane]);
+      if constexpr (NEAR)
+        (find_near<P, R>(found[begin + lane], totals[begin + lane], values[lane], whole, exist, near), ...);
     }
     (take_reduction<P, R, REPEATED>(totals + begin, values, whole, exist, first), ...);
+  }
+  if constexpr (NEAR) {
+    if (__builtin_expect(near, 1)) {
+#pragma unroll
+      for (int lane = 0; lane < LANES; ++lane) (add_near<P, R>(totals[lane], found[lane]), ...);
+    } else {
+#pragma unroll
+      for (int lane = 0; lane < LANES; ++lane) {
+        Values values;
+        make(lane, values);
+        (take_far<P, R>(totals[lane], values, whole, exist), ...);
+      }
+    }
   }
 }
 

@@ -15,6 +15,9 @@ template <typename V> __device__ inline ValueAndIndex<V> beside(const ValueAndIn
 template <typename V> __device__ inline Moments<V> beside(const Moments<V>& found, int lane) {
   return from_lane(found, lane);
 }
+template <typename V> __device__ inline Exponentials<V> beside(const Exponentials<V>& found, int lane) {
+  return from_lane(found, lane);
+}
 
 // What a reduction takes for elements that a group does not have.
 template <typename How, typename V> __device__ inline void leave_out(V (&group)[GROUP], i32 exist) {
@@ -22,7 +25,8 @@ template <typename How, typename V> __device__ inline void leave_out(V (&group)[
 #pragma unroll
   for (int i = 1; i < GROUP; ++i)
     if (i >= exist) {
-      if constexpr (sizeof(nothing) == sizeof(V)) group[i] = nothing;
+      if constexpr (same<How, LogSumExp>) group[i] = nothing.largest;
+      else if constexpr (sizeof(nothing) == sizeof(V)) group[i] = nothing;
       else group[i] = nothing.value;
     }
 }
@@ -34,6 +38,10 @@ template <> struct is_largest<ArgLargest> { static constexpr bool value = true; 
 // it. E: of the elements that are reduced as they are stored, or V.
 template <typename How, typename E, typename V> __device__ inline void take(V& value, V (&group)[GROUP], i64 first) {
   value = How::of(value, joined_stored<How, E>(group));
+}
+template <typename How, typename E, typename V>
+__device__ inline void take(Exponentials<V>& value, V (&group)[GROUP], i64 first) {
+  value = How::of(value, group);
 }
 // The first of a group's best, 0 and -0 being equal; without branches, so that groups are looked through side by side.
 // Where there is NaN, that is the best, and the first is sought.

@@ -16,7 +16,7 @@ template <typename P, int... R> struct SplitTraitsOf<P, Seq<R...>> {
   static constexpr bool ordered = (::ordered<typename reduction_at<P, R>::How> || ...);
   static constexpr bool wide = sizeof(typename P::C) > 4;
   static constexpr bool of_words = ((sizeof(typename reduction_at<P, R>::Value) <= 4) && ...);
-  static constexpr bool moments = (same<state_of_reduction<reduction_at<P, R>>, Moments<typename P::C>> || ...);
+  static constexpr bool parted = (::parted<typename reduction_at<P, R>::How> || ...);
   static constexpr bool light = made_of<P>::reductions == 1 && operands_of<P>::elements == 1 && !stores && !indices;
 };
 template <typename P> using SplitTraits = SplitTraitsOf<P, reductions_of<P>>;
@@ -33,7 +33,7 @@ template <typename P> __device__ constexpr int turns_along() {
 // that are loaded one by one take a register each, which moments leave no room for. Of slabs there are few threads.
 template <typename P, int LANES, int LIE> __device__ constexpr int turns_across() {
   using Traits = SplitTraits<P>;
-  if (Traits::stores || (Traits::moments && LIE == COLUMNS_APART && Traits::bits < 32)) return 1;
+  if (Traits::stores || (Traits::parted && LIE == COLUMNS_APART && Traits::bits < 32)) return 1;
   constexpr int bits = LANES * Traits::bits;
   const int two = in_slabs<P> || (Traits::indices && !Traits::bytes && bits <= SPLIT_ACROSS_INDEX_BITS) ? 2 : 1;
   return larger(two, turns_of(bits, SPLIT_ACROSS_BITS, SPLIT_ACROSS_TURNS));
@@ -59,5 +59,5 @@ template <typename P, int LANES, bool ALIGNED> __device__ constexpr int blocks_a
   if (Traits::bytes) return SPLIT_ROOM;
   if (Traits::wide || in_slabs<P> || (LANES >= 8 && operands_of<P>::elements > 1)) return 1;
   if (Traits::light) return ALIGNED || LANES == 1 || !Traits::of_words ? SPLIT_ROOM : SPLIT_ROOM_LIGHT;
-  return Traits::indices && !Traits::moments && ALIGNED && LANES > 1 ? SPLIT_ROOM_LIGHT : SPLIT_ROOM;
+  return Traits::indices && !Traits::parted && ALIGNED && LANES > 1 ? SPLIT_ROOM_LIGHT : SPLIT_ROOM;
 }

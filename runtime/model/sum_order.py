@@ -19,6 +19,11 @@ Sums of squared distances from the mean are made in this order too, each with th
 Of eight neighbours it is made around their own mean, which is told by its distance from the first of them; two parts of
 a row are joined by the distance of their means (`reference.reductions`). What is missing at an end is left out.
 
+Sums of exponentials, of which the logarithm is wanted, are made in this order too, each with the largest of its
+elements. Exponentials are of distances from an anchor, the multiple of 64 (of 512 in f64) that is next to the largest
+element of eight neighbours. Of two parts of a row that have different ones, sums are moved to that of the part with the
+larger largest element (`reference.reductions`). What is missing at the end of a group counts as -inf.
+
 A sum across the rows of a program that also writes each row (a gradient of a norm's weight, beside that of its input)
 is of SLABS: consecutive rows, `slab(rows)` of them, are added one after the other, and slabs as a tree of neighbours.
 So a block goes down its rows once, and adds as it goes.
@@ -27,7 +32,9 @@ So a block goes down its rows once, and adds as it goes.
 from __future__ import annotations
 
 INDEX_REDUCTIONS = ("argmax", "argmin")  # reductions that go on with a value and its index
-MOMENTS = ("squared_deviations",)  # that go on with four values of C: Moments of runtime/cuda/reductions.cuh
+# Reductions that go on with several values of C, and with how many: Moments and Exponentials of
+# runtime/cuda/reductions.cuh.
+PARTED = {"squared_deviations": 4, "logsumexp": 2}
 GROUP = 8  # neighbours that are added first
 SEGMENT = 1 << 16  # elements
 ACCUMULATOR_GROUPS = 4  # of an accumulator, at most, until there are all accumulators
@@ -51,7 +58,7 @@ def accumulators_with_elements(length: int) -> int:
 
 def state_values(how: str) -> int:
     """How many registers of a value a reduction goes on with; an index has two."""
-    return 3 if how in INDEX_REDUCTIONS else 4 if how in MOMENTS else 1
+    return 3 if how in INDEX_REDUCTIONS else PARTED.get(how, 1)
 
 
 def slab(rows: int) -> int:

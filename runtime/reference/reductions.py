@@ -13,14 +13,18 @@ from skuda.model.sum_order import GROUP, SEGMENT, accumulators, slab
 
 
 def in_order(
-    rows: np.ndarray, combine: Callable, identity: float, whole: int | None = None, group: Callable | None = None
+    rows: np.ndarray,
+    combine: Callable,
+    identity: float | np.ndarray,
+    whole: int | None = None,
+    group: Callable | None = None,
 ) -> np.ndarray:
     """A sum or product of each row, in the order of `model.sum_order`.
 
     Args:
         rows: in the compute type, of shape (..., length).
         combine: np.add or np.multiply.
-        identity: what missing elements count as.
+        identity: what missing elements count as; where they are several values along the first axis, so many.
         whole: the length that the order is that of, where these rows are blocks that the end of an axis cuts short.
         group: what makes one of eight neighbours, along the last axis; a tree of `combine` if it is None.
 
@@ -29,6 +33,7 @@ def in_order(
     """
     length = rows.shape[-1]
     lead = rows.shape[:-1]
+    nothing = np.reshape(identity, (*np.shape(identity), *[1] * (rows.ndim - 1 if np.ndim(identity) else 0)))
     count = accumulators(length if whole is None else whole)
     segments = []
     for start in range(0, length, SEGMENT):
@@ -37,7 +42,7 @@ def in_order(
         dealt = count
         if turns == 1:  # accumulators without a group leave the others' sum as it is, so they take no memory
             dealt = 1 << (-(-part.shape[-1] // GROUP) - 1).bit_length()
-        padded = np.full((*lead, turns * dealt * GROUP), identity, rows.dtype)
+        padded = np.full((*lead, turns * dealt * GROUP), nothing, rows.dtype)
         padded[..., : part.shape[-1]] = part
         padded = padded.reshape(*lead, turns, dealt, GROUP)
         groups = _joined(padded, combine) if group is None else group(padded)
@@ -48,7 +53,7 @@ def in_order(
     if not segments:
         return np.full(lead, abs(identity), rows.dtype)
     missing = (1 << (len(segments) - 1).bit_length()) - len(segments)
-    segments += [np.full(lead, identity, rows.dtype)] * missing
+    segments += [np.full((*lead, 1), nothing, rows.dtype)[..., 0]] * missing
     return _joined(np.stack(segments, axis=-1), combine)
 
 
@@ -88,6 +93,70 @@ def _moments_of_both(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     squares = (a[3] + b[3]) + np.where(near, apart * (apart * (a[0] * share)), C(np.inf))
     joined = np.where(none, b[1:], [a[1], np.where(near, offset, C(0)), squares])
     return np.concatenate([count[None], joined])
+
+
+def logsumexp(rows: np.ndarray, whole: int | None = None) -> np.ndarray:
+    """The logarithm of the sum of exponentials of each row's elements, in one pass in the order of `model.sum_order`.
+
+    Args, returns: as `in_order`; -inf of no elements.
+    """
+    from skuda.reference.elementary import log  # few reductions ask for it
+
+    if not rows.shape[-1]:
+        return np.full(rows.shape[:-1], -np.inf, rows.dtype)
+    nothing = np.array([-np.inf, 0], rows.dtype)
+    single = np.stack([rows, np.ones_like(rows)])
+    largest, total = in_order(single, _exponentials_of_both, nothing, whole, _exponentials_of_group)
+    share = total / _falling(largest, _anchor(largest))
+    return np.where(np.isfinite(largest), largest + log(share), largest)
+
+
+_LOG2_E, _LN_2 = np.float32(np.log2(np.e)), np.float32(np.log(2))
+_ROUNDS = np.float32(1.5 * 2**23)  # added and taken away again, it leaves an integer
+# e^r for |r| up to ln(2) / 2 within 2^-23.1, by powers of r, the highest first.
+_POWER = tuple(map(np.float32, (0.008312515, 0.0418902, 0.16667114, 0.4999923, 1, 1)))
+
+
+def _exponentials_of_group(group: np.ndarray) -> np.ndarray:
+    """(largest, sum) of eight neighbours: the largest, and the sum of exponentials of distances from its anchor."""
+    values = group[0]
+    largest = np.max(values, axis=-1)
+    total = _joined(_falling(values, _anchor(largest)[..., None]), np.add)
+    return np.stack([largest, np.where(np.isfinite(largest), total, 0).astype(values.dtype)])
+
+
+def _exponentials_of_both(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The same of two parts of a row: what each has counts beside the anchor of both."""
+    largest = np.maximum(a[0], b[0])
+    to = _anchor(largest)
+    return np.stack([largest, _moved(a, to) + _moved(b, to)])
+
+
+def _moved(part: np.ndarray, to: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(part[1] == 0, part[1], part[1] * _falling(_anchor(part[0]), to))
+
+
+def _anchor(largest: np.ndarray) -> np.ndarray:
+    """What distances are taken from: the multiple of 64, or of 512 in f64, next to the largest element."""
+    apart = largest.dtype.type(64 if largest.dtype == np.float32 else 512)
+    return np.rint(largest / apart) * apart
+
+
+def _falling(values: np.ndarray, to: np.ndarray) -> np.ndarray:
+    """The exponentials of distances; below a limit they count as the limit, and so do infinities, which have none."""
+    from skuda.reference.elementary import exp, fma32  # few reductions ask for them
+
+    with np.errstate(invalid="ignore"):
+        x = np.fmax(values - to, values.dtype.type(-87 if values.dtype == np.float32 else -708))
+    if x.dtype == np.float64:
+        return exp(x)
+    k = fma32(x, _LOG2_E, _ROUNDS) - _ROUNDS
+    r = fma32(k, -_LN_2, x)
+    power = np.full_like(r, _POWER[0])
+    for coefficient in _POWER[1:]:
+        power = fma32(power, r, coefficient)
+    return np.ldexp(power, np.nan_to_num(k).astype(np.int32))
 
 
 def in_slabs(rows: np.ndarray, combine: Callable, identity: float) -> np.ndarray:
@@ -166,6 +235,10 @@ class Rows:
     def squared_deviations(self, values):
         """The sum of the squared distances from the mean, in that order; of nothing 0."""
         return self._reduced(values, lambda rows: squared_deviations(rows, self.block))
+
+    def logsumexp(self, values):
+        """The logarithm of the sum of exponentials, in that order; of nothing -inf."""
+        return self._reduced(values, lambda rows: logsumexp(rows, self.block))
 
     def max(self, values):
         """The largest; NaN if any is NaN; +0 is above -0; of nothing -inf, or the least integer."""

@@ -15,7 +15,7 @@ from skuda.errors import Unsupported
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, Operation, Types
 from skuda.model.records import Record
-from skuda.model.sum_order import GROUP, INDEX_REDUCTIONS, MOMENTS, SEGMENT, accumulators_with_elements, slab
+from skuda.model.sum_order import GROUP, INDEX_REDUCTIONS, PARTED, SEGMENT, accumulators_with_elements, slab
 from skuda.schedules import abi
 from skuda.schedules.abi import AXES
 from skuda.schedules.axes import Axis
@@ -29,7 +29,7 @@ _MOST_STEP = 1 << 31  # bytes along a row that kernels which take several rows a
 _TOGETHER = 128  # threads of a block of several teams, at most
 _SPANS = tuple([span for span in (256, 128, 64, 32) if span <= TUNED.split_threads])
 _SIZES = {"C": 0, "i64": 8, "bool": 1}
-_ADDED = ("sum", "prod", *MOMENTS)  # reductions whose bits depend on how elements are brought together
+_ADDED = ("sum", "prod", *PARTED)  # reductions whose bits depend on how elements are brought together
 _ORDERED = (*_ADDED, *INDEX_REDUCTIONS)  # that depend on the order of elements
 
 
@@ -136,8 +136,8 @@ class SplitReductionKernels(ReducedRows):
             own = _SIZES[each.element] or compute
             if each.how in INDEX_REDUCTIONS:  # the value, and its index in 8 bytes
                 size, own = -(-size // 8) * 8 + 8, 8
-            elif each.how in MOMENTS:
-                size += 3 * own  # of four values, the last as of any reduction
+            elif each.how in PARTED:
+                size += (PARTED[each.how] - 1) * own  # the last as of any reduction
             size, widest = -(-size // own) * own + own, max(widest, own)
         return -(-size // widest) * widest
 

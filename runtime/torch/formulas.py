@@ -57,6 +57,7 @@ _OF_ROWS = {
 _NEUTRAL = {"sum": (-0.0, 0), "prod": (1.0, 1), "any": (0, 0), "all": (1, 1),
             "max": (-math.inf, -(1 << 63)), "min": (math.inf, (1 << 63) - 1)}  # fmt: skip
 _NEUTRAL |= {"argmax": _NEUTRAL["max"], "argmin": _NEUTRAL["min"], "squared_deviations": (0.0, 0)}
+_NEUTRAL |= {"logsumexp": _NEUTRAL["max"]}
 
 
 def lacking(program: Program) -> str | None:
@@ -388,5 +389,7 @@ class Formulas:
             for axis in axes:
                 value = value.prod(axis, keepdim=True)
             return value
+        if how == "logsumexp":
+            return torch.logsumexp(value, axes, keepdim=True)
         function = {"sum": torch.sum, "max": torch.amax, "min": torch.amin, "any": torch.any, "all": torch.all}[how]
         return function(value, axes, keepdim=True)

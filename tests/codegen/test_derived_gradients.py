@@ -264,7 +264,7 @@ def test_an_output_is_read_where_that_saves_an_array_or_a_reduction():
     softmax = {"raised": "exp(x - max(x, over=d))"}
     row = {"inputs": {"x": X}, "let": softmax, "outputs": {"y": f"{X} = raised * (1 / sum(raised, over=d))"}}
     assert formulas(skuda.define(**row)) == {"d_x": "y * (d_y - sum(d_y * y, over=d))"}
-    lse = skuda.define(inputs={"x": X}, outputs={"y": f"{R} = logsumexp(x, d)"})
+    lse = skuda.define(inputs={"x": X}, outputs={"y": f"{R} = logsumexp(x, over=d)"})
     assert formulas(lse) == {"d_x": "d_y * exp(x - y)"}
     norm = skuda.define(inputs={"x": X, "w": "T[d]"}, outputs={"y": f"{X} = x / sqrt(sum(x * x, over=d)) * w"})
     assert all("y *" not in text.replace("d_y *", "") for text in formulas(norm).values())

@@ -52,6 +52,25 @@ def test_logsumexp_of_infinities(backend, element, length):
     np.testing.assert_array_equal(of(backend, "logsumexp", one, element=element), 0.5)
 
 
+@pytest.mark.parametrize("length", [5, 64, 1000, 70_003])
+@pytest.mark.parametrize("element", ["f32", "f64"])
+def test_logsumexp_of_elements_far_from_each_other(backend, element, length):
+    """Largest elements next to the ends of what one anchor serves, and steps of every size below them."""
+    rng = np.random.default_rng(length)
+    half = 32 if element == "f32" else 256
+    rows = [rng.normal(0, size, length) for size in (half / 4, half, 4 * half, 1e6, 1e30)]
+    for end in (half, 3 * half, -half, -5 * half):
+        for side in (-0.01, 0.01):  # many at one side of the end, one at the other
+            row = np.full(length, end + side)
+            row[length // 2] = end - side
+            rows += [row, row - rng.exponential(half, length)]
+    x = np.array(rows).astype(STORAGE[element])
+    expected = np.logaddexp.reduce(x.astype(np.longdouble), axis=1).astype(np.float64)
+    off = (8 if element == "f32" else 16) * np.finfo(x.dtype).eps * np.maximum(np.abs(expected), 1)
+    for given, axis in ((x, 1), (np.ascontiguousarray(x.T), 0)):
+        assert (np.abs(of(backend, "logsumexp", given, axis=axis, element=element) - expected) <= off).all()
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.25])
 @pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])
 def test_a_mean_of_no_weight_is_nan(backend, name, smoothing):

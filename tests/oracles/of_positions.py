@@ -123,17 +123,12 @@ def _labelled(row: Sequence[Span], target: int, form: Format) -> Span:
     return spans.total([x if v == target else _whole(0, form) for v, x in enumerate(row)], form)
 
 
-def _raised(row: Sequence[Span], form: Format) -> tuple[Span, list[Span]]:
-    """The highest element, or 0 where that is not finite; and the exponentials of what elements are beyond it."""
+def _raised(row: Sequence[Span], form: Format) -> list[Span]:
+    """The exponentials of what elements are beyond the highest one, or beyond 0 where that is not finite."""
     highest = spans.largest(row)
     if highest.low.kind != "finite":
         highest = _whole(0, form)
-    return highest, [spans.exp(spans.subtract(x, highest, form), form) for x in row]
-
-
-def _logsumexp(row: Sequence[Span], form: Format) -> Span:
-    highest, raised = _raised(row, form)
-    return spans.add(highest, spans.log(spans.total(raised, form), form), form)
+    return [spans.exp(spans.subtract(x, highest, form), form) for x in row]
 
 
 def _is_zero(number: Span) -> bool:
@@ -150,7 +145,7 @@ class _Classes:
         self.weighted = weight is not None
         self.smoothing, self.z = (point(decode(each, form)) for each in (label_smoothing, z_loss))
         self.kept = spans.subtract(_whole(1, form), self.smoothing, form)
-        self.lse = _logsumexp(self.row, form)
+        self.lse = spans.log_of_exponentials(self.row, form)
 
     def mean(self, values: Sequence[Span]) -> Span:
         return spans.divide(spans.total(values, self.form), _whole(self.count, self.form), self.form)
@@ -185,7 +180,7 @@ class _Classes:
         smoothed = zero if _is_zero(self.smoothing) else self.product(self.smoothing, self.mean_weight)
         factor = spans.add(self.product(self.kept, self.weights[target]), smoothed, form)
         factor = self.product(scale, spans.add(factor, twice, form))
-        raised = _raised(self.row, form)[1]
+        raised = _raised(self.row, form)
         factor = spans.divide(factor, spans.total(raised, form), form)
         found = []
         for v, (share, w) in enumerate(zip(raised, self.weights, strict=True)):

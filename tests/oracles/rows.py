@@ -358,13 +358,7 @@ def norm2(row, *, element) -> Span:
 
 def logsumexp(row, *, element) -> Span:
     """max + log(sum(e^(x - max))); of infinities -inf where all are that, +inf where any is."""
-    compute = compute_format(element)
-    x = _points(row, element)
-    highest = spans.largest(x)
-    if highest.low.kind == "inf":
-        return highest
-    rest = spans.log(spans.total(_raised(x, compute), compute), compute)
-    return spans.add(highest, rest, compute)
+    return spans.log_of_exponentials(_points(row, element), compute_format(element))
 
 
 def variance(row, correction: Fraction = Fraction(1), *, element) -> Span:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import count
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -83,14 +84,23 @@ def run(plan: Plan, checked: Sequence[View | int | float]) -> None:
 
 
 def _share(function: library.Kernel, arguments: int, units: int, elements: int) -> None:
-    """Some units of work, by one thread or by all."""
+    """Some units of work, by one thread or by all: this one takes shares too, and does not wait for those that come
+    when none is left."""
     shares = min(units, threads() * SHARES) if elements >= ALONE else 1
     if shares <= 1:
         function(arguments, 0, units)
         return
-    ends = [units * share // shares for share in range(shares + 1)]
-    for done in [_pool().submit(function, arguments, *each) for each in zip(ends, ends[1:])]:
-        done.result()
+    numbers = count()
+
+    def work() -> None:
+        while (share := next(numbers)) < shares:
+            function(arguments, units * share // shares, units * (share + 1) // shares)
+
+    others = [_pool().submit(work) for _ in range(min(shares, threads()) - 1)]
+    work()
+    for each in others:
+        if not each.cancel():
+            each.result()
 
 
 @cache

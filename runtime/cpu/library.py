@@ -13,11 +13,11 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
-from skuda.cpu.source import text_of
+from skuda.cpu.source import options_of, text_of
 from skuda.errors import CompileError
 from skuda.launch import cubin_cache, registry
 
@@ -60,9 +60,10 @@ def kernel(package: str, source: str, entry: str) -> Kernel:
     Raises:
         CompileError: the compiler refused it, or there is none; or the disk keeps no library that may be executed.
     """
-    text = text_of(registry.catalog_of(package).source(source), entry)
+    program = registry.catalog_of(package).source(source)
+    text, options = text_of(program, entry), (*OPTIONS, *options_of(program, entry))
     try:
-        function = ctypes.CDLL(str(_library(text, entry))).kernel
+        function = ctypes.CDLL(str(_library(text, options, entry))).kernel
     except OSError as error:
         raise CompileError(f"{entry}: no library of it ({error})") from error
     function.argtypes = [ctypes.c_void_p, ctypes.c_longlong, ctypes.c_longlong]
@@ -70,23 +71,23 @@ def kernel(package: str, source: str, entry: str) -> Kernel:
     return function
 
 
-def _library(text: str, entry: str) -> Path:
+def _library(text: str, options: Sequence[str], entry: str) -> Path:
     """The library of a text: from disk when it is there, else compiled and put there."""
-    key = _key(text)
+    key = _key(text, options)
     folder = cubin_cache.folder()
     if folder is None:
         raise CompileError(f"{entry}: no folder keeps a library of it")
     path = folder / f"{key.hex()}.so"
     if not _is_ours(path, key):
         cubin_cache.remove_abandoned(folder)
-        _build(text, entry, key, path)
+        _build(text, options, entry, key, path)
     return path
 
 
-def _key(text: str) -> bytes:
+def _key(text: str, options: Sequence[str]) -> bytes:
     path = compiler() or ""
     stamp = os.stat(path).st_size if path else 0
-    return hashlib.sha256(repr((_FORMAT, text, OPTIONS, path, stamp, _cpu())).encode()).digest()
+    return hashlib.sha256(repr((_FORMAT, text, options, path, stamp, _cpu())).encode()).digest()
 
 
 @cache
@@ -111,20 +112,20 @@ def _end(key: bytes, library: bytes) -> bytes:
     return _FORMAT + key + hashlib.sha256(library).digest()
 
 
-def _build(text: str, entry: str, key: bytes, path: Path) -> None:
+def _build(text: str, options: Sequence[str], entry: str, key: bytes, path: Path) -> None:
     """Compile a library, and put it at a path whole or not at all."""
     with cubin_cache.replacing(path) as made:
-        _compile(text, entry, made)
+        _compile(text, options, entry, made)
         with made.open("ab") as file:
             file.write(_end(key, made.read_bytes()))
 
 
-def _compile(text: str, entry: str, made: Path) -> None:
+def _compile(text: str, options: Sequence[str], entry: str, made: Path) -> None:
     path = compiler()
     if path is None:
         raise CompileError(f"{entry}: a C++ compiler is needed (g++, or what CXX names), and none is there")
     said = subprocess.run(
-        [path, *OPTIONS, "-x", "c++", "-", "-o", str(made)], input=text, capture_output=True, text=True, check=False
+        [path, *options, "-x", "c++", "-", "-o", str(made)], input=text, capture_output=True, text=True, check=False
     )
     if said.returncode:
         raise CompileError(f"{entry}: {path} refused the source:\n{said.stderr[:4000]}")

@@ -27,7 +27,7 @@ REWRITES = tuple((re.compile(pattern), text) for pattern, text in (
     # What few elements ask for is asked by `unusual` of device.h. The way of the others takes any number, and reads no
     # table by it. And the definitions of what is asked for.
     (rf"if \((.+)\) return ({_FAR}|logarithm_end\()", r"if (unusual(\1)) return \2"),
-    (rf"return ([^;?]+?) \? ([^;]+?) : ({_FAR}[^;]*\));", r"return unusual(!(\1)) ? \3 : \2;"),
+    (rf"return ([^;?]+?) \? ([^;]+?) : ({_FAR}[^;]*\));", r"if (unusual(!(\1))) return \3; return \2;"),
     (rf"__device__ __noinline__ (\w+ {_FAR})", r"__device__ __attribute__((noinline, const)) \1"),
     # Rows of a table of three by steps of 64 bits, element by element: else compilers gather nothing from it.
     (r"  i32 power, step;\n", "  i32 power;\n  i64 step;\n"),
@@ -38,6 +38,10 @@ REWRITES = tuple((re.compile(pattern), text) for pattern, text in (
     # The better of two numbers of f64 by bits, for of several in a row compilers make branches.
     (r"return (\(a [<>] b\) \| .+ \| is_nan\(a\)) \? a : b;", r"return ::chosen(\1, a, b);"),
 ))  # fmt: skip
+# What a program of f64 calls, and an option that it is compiled with: the logarithm reads a table, and compilers that
+# compute early what several ways have in common then leave it to one way, so that no loop becomes vectors.
+OPTIONS_OF_F64 = {"logarithm_one_plus_exponential": "-fno-tree-pre"}
+_PROGRAM = re.compile(r"<(\w+_program)<(.*)>>$")
 _UNROLLED = re.compile(r"#pragma unroll$", re.MULTILINE)  # g++ has a name of its own for it
 # What a source includes for the schedules of a GPU.
 _OF_SCHEDULES = {row.header for row in SCHEDULES.values()} | {"elementwise.cuh", "scan.cuh"}
@@ -60,6 +64,15 @@ def text_of(source: str, entry: str) -> str:
         f'extern "C" void kernel(const void* arguments, long long begin, long long end) {{\n'
         f"  {entry}(arguments, begin, end);\n}}\n"
     )
+
+
+def options_of(source: str, entry: str) -> tuple[str, ...]:
+    """What an entry is compiled with beside `library.OPTIONS`. Args: as `text_of`."""
+    name, words = _PROGRAM.search(entry).groups()
+    if "f64" not in words.split(", "):
+        return ()
+    program = source.partition(f"struct {name} ")[2].partition("\n};\n")[0]
+    return tuple(option for function, option in OPTIONS_OF_F64.items() if function in program)
 
 
 def called(text: str) -> str:

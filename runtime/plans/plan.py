@@ -11,6 +11,7 @@ from functools import cached_property
 from importlib import import_module
 from math import prod
 from threading import RLock
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -231,6 +232,7 @@ class Plan:
         kernels = self._kernels
         self.full, self.vectors, self.bits = map(self._seen_by_calls, (kernels.full, kernels.vectors, kernels.bits))
         self._launches: dict[tuple, Launch | Stages] = {}
+        self.waits: Callable[[float], None] | None = None  # is told how many seconds NumPy took of each call
         self._seen = RunOnce(self)
         self._fast_path: FastPath = refuse  # the one that served last
         self._fast_paths: dict[tuple, FastPath | None] = {}  # by the types of operands, after their axis views if any
@@ -381,7 +383,10 @@ class Plan:
                 return None
             if any(isinstance(value, View) and len(value.shape) > _FEW_AXES for value in checked):
                 self._check_layout(checked)
+            started = perf_counter()
             self._run_reference(checked)
+            if self.waits is not None:
+                self.waits(perf_counter() - started)
             return None
         launch = self.launch_for(checked)
         needed = launch.workspace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 _PLANS: dict[tuple, Plan] = {}
 MOST = 4096  # entries of a cache of calls
+LAUNCH = 2e-4  # seconds that a kernel of the CPU takes where there is little to do
+PATIENCE = 1.0  # seconds, about as many as a compiler takes
+_WAITED: dict[tuple, float] = {}  # by plan class and element types: seconds that NumPy took of calls beyond LAUNCH
 
 
 def plan_for(
@@ -98,12 +102,33 @@ def _select(
         **{field: found.types[letter] for letter, field in operation.element_fields.items()},
     )
     backend = plan_class.on_cpu(descriptor) if device == CPU else BackendKind.CUDA
+    kind = plan_class, *found.types.values()
+    if backend is BackendKind.REFERENCE and _is_worth_a_kernel(kind):
+        backend = BackendKind.CPU
     plan = plan_class.select(descriptor, preference=backend)
+    if backend is BackendKind.REFERENCE:
+        plan.waits = partial(_wait, kind)
     if found.axes is None:
         return plan
     from skuda.plans.axis_views import with_axis_views
 
     return with_axis_views(plan, found.axes, keepdims)
+
+
+def _wait(kind: tuple, seconds: float) -> None:
+    """Counts what NumPy took of a call. Once it has taken as long as a compiler would, a kernel serves such calls."""
+    before = _WAITED.get(kind, 0.0)
+    _WAITED[kind] = before + max(0.0, seconds - LAUNCH)
+    if before < PATIENCE and _is_worth_a_kernel(kind):
+        forget()
+
+
+def _is_worth_a_kernel(kind: tuple) -> bool:
+    if _WAITED.get(kind, 0.0) < PATIENCE:
+        return False
+    from skuda.cpu.library import compiler  # of which most calls need not know
+
+    return compiler() is not None
 
 
 class Resolved(Record):

@@ -137,6 +137,30 @@ def test_large_calls_take_it_and_small_ones_do_not(calls, monkeypatch):
     assert all(each.backend is BackendKind.REFERENCE for each in calls)
 
 
+def test_a_kernel_takes_over_where_numpy_takes_long(calls, monkeypatch):
+    x = rows(30, 50)
+    monkeypatch.setattr(selection, "_WAITED", {})
+    monkeypatch.setattr(selection, "PATIENCE", 1e-9)
+    monkeypatch.setattr(selection, "LAUNCH", 0.0)
+    calls.clear()
+    first, second = skuda.softmax(x), skuda.softmax(x)
+    assert [each.backend for each in calls] == [BackendKind.REFERENCE, BackendKind.CPU]
+    assert first.tobytes() == second.tobytes()
+    skuda.softmax(x[:7])
+    assert calls[-1].backend is BackendKind.CPU  # whatever their shape
+    skuda.softmax(x.astype(np.float64))
+    assert calls[-1].backend is BackendKind.REFERENCE
+
+
+def test_numpy_goes_on_without_a_compiler(calls, monkeypatch):
+    monkeypatch.setattr(selection, "_WAITED", {})
+    monkeypatch.setattr(selection, "PATIENCE", 0.0)
+    monkeypatch.setattr(library, "compiler", lambda: None)
+    for length in (50, 40):
+        skuda.softmax(rows(30, length))
+    assert all(each.backend is BackendKind.REFERENCE for each in calls) and len(calls) == 2
+
+
 def test_threads_share_what_is_much(monkeypatch):
     monkeypatch.setattr(kernels, "threads", lambda: 3)
     kernels._pool.cache_clear()

@@ -21,3 +21,14 @@ def test_the_better_of_two_is_chosen_by_bits():
 def test_what_is_its_own_value_is_chosen_at_the_end():
     text = "  if (fabs(x) < 0x1p-54) return x;\n  const f64 y = one(x);\n  return y + y;\n"
     assert source.for_vectors(text) == "  const f64 y = one(x);\n  return fabs(x) < 0x1p-54 ? x : y + y;\n"
+
+
+@pytest.mark.parametrize("function", source.OPTIONS_OF_F64)
+def test_an_option_is_of_programs_that_call_a_function_in_f64(function):
+    text = f"struct one_program {{\n  x = {function}(y);\n}};\nstruct other_program {{\n}};\n"
+    option = source.OPTIONS_OF_F64[function]
+    assert any(f"f64 {function}(f64" in header for header in compiler.headers().values())
+    assert source.options_of(text, "cpu_elementwise<one_program<f64>>") == (option,)
+    assert source.options_of(text, "cpu_rows<one_program<f64, i64>>") == (option,)
+    assert source.options_of(text, "cpu_elementwise<one_program<f32>>") == ()
+    assert source.options_of(text, "cpu_elementwise<other_program<f64>>") == ()

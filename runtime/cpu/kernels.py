@@ -29,7 +29,7 @@ from skuda.schedules.variant import CPU_ELEMENTWISE, CPU_ROWS, CPU_SCANS
 if TYPE_CHECKING:
     from skuda.plans.plan import Plan
 
-ALONE = 1 << 16  # elements that one thread takes
+ALONE = 1 << 17  # elements from which on threads pay for what it takes to wake them
 SHARES = 4  # of a thread, so that all end together
 
 

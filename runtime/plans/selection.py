@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _PLANS: dict[tuple, Plan] = {}
 MOST = 4096  # entries of a cache of calls
-LAUNCH = 2e-4  # seconds that a kernel of the CPU takes where there is little to do
+LAUNCH = 3e-5  # seconds that a kernel of the CPU takes where there is little to do
 PATIENCE = 1.0  # seconds, about as many as a compiler takes
 _WAITED: dict[tuple, float] = {}  # by plan class and element types: seconds that NumPy took of calls beyond LAUNCH
 

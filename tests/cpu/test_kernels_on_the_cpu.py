@@ -164,7 +164,7 @@ def test_numpy_goes_on_without_a_compiler(calls, monkeypatch):
 def test_threads_share_what_is_much(monkeypatch):
     monkeypatch.setattr(kernels, "threads", lambda: 3)
     kernels._pool.cache_clear()
-    x = rows(1000, 131)
+    x = rows(1100, 131)
     try:
         found, expected = both(monkeypatch, lambda: skuda.layer_norm(x, x[0], x[1]))
     finally:

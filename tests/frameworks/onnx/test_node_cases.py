@@ -22,7 +22,7 @@ DIFFERENCES = {
     "`reverse`": ("CumProd", "The row has the forward product alone."),
     "exclusive and reverse": ("CumSum", "A row for each alone."),
     "InvalidProblem": (
-        "DequantizeLinear PRelu QuantizeLinear ReduceLogSumExp ReduceMax ReduceMin",
+        "DequantizeLinear PRelu QuantizeLinear ReduceMax ReduceMin",
         "A scale for each channel is another row's; slopes are of channels; nothing has no largest element.",
     ),
     "`axis`": ("DequantizeLinear QuantizeLinear", "Other rows have scales for each channel and for groups."),

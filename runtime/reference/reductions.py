@@ -107,7 +107,7 @@ def logsumexp(rows: np.ndarray, whole: int | None = None) -> np.ndarray:
     nothing = np.array([-np.inf, 0], rows.dtype)
     single = np.stack([rows, np.ones_like(rows)])
     largest, total = in_order(single, _exponentials_of_both, nothing, whole, _exponentials_of_group)
-    share = total / _falling(largest, _anchor(largest))
+    share = total / exponentials(largest, _anchor(largest))
     return np.where(np.isfinite(largest), largest + log(share), largest)
 
 
@@ -121,7 +121,7 @@ def _exponentials_of_group(group: np.ndarray) -> np.ndarray:
     """(largest, sum) of eight neighbours: the largest, and the sum of exponentials of distances from its anchor."""
     values = group[0]
     largest = np.max(values, axis=-1)
-    total = _joined(_falling(values, _anchor(largest)[..., None]), np.add)
+    total = _joined(exponentials(values, _anchor(largest)[..., None]), np.add)
     return np.stack([largest, np.where(np.isfinite(largest), total, 0).astype(values.dtype)])
 
 
@@ -134,7 +134,7 @@ def _exponentials_of_both(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _moved(part: np.ndarray, to: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore", over="ignore"):
-        return np.where(part[1] == 0, part[1], part[1] * _falling(_anchor(part[0]), to))
+        return np.where(part[1] == 0, part[1], part[1] * exponentials(_anchor(part[0]), to))
 
 
 def _anchor(largest: np.ndarray) -> np.ndarray:
@@ -143,7 +143,7 @@ def _anchor(largest: np.ndarray) -> np.ndarray:
     return np.rint(largest / apart) * apart
 
 
-def _falling(values: np.ndarray, to: np.ndarray) -> np.ndarray:
+def exponentials(values: np.ndarray, to: np.ndarray) -> np.ndarray:
     """The exponentials of distances; below a limit they count as the limit, and so do infinities, which have none."""
     from skuda.reference.elementary import exp, fma32  # few reductions ask for them
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from skuda.model.sum_order import GROUP, SEGMENT, accumulators
-from skuda.reference.reductions import Rows, in_order
+from skuda.reference.reductions import Rows, exponentials, in_order
 
 LENGTHS = [
     1, 2, 3, 7, 8, 9, 31, 63, 64, 65, 66, 255, 256, 257, 511, 512, 513, 2047, 2048, 2049, 8192, 8193, 16384, 16385,
@@ -143,6 +143,21 @@ def test_a_row_has_its_sum_wherever_it_lies(C):
     for index in np.ndindex(3, 4):
         assert bits(whole[index]) == bits(in_order(rows[index], np.add, -0.0))
     assert (bits(in_order(rows[::-1, :, :], np.add, -0.0)) == bits(whole[::-1])).all()
+
+
+@pytest.mark.parametrize(("low", "high", "bound"), [(-32, 32, -21.9), (-87, -32, -21.2)])
+def test_exponentials_of_distances_are_within_their_bound(low, high, bound):
+    """As docs/numerics.md states it: of such sums are made."""
+    x = np.linspace(low, high, 1_000_003).astype(np.float32)
+    exact = np.exp(x.astype(np.float64))
+    off = np.abs(exponentials(x, np.float32(0)) / exact - 1).max()
+    assert 2.0 ** (bound - 0.4) < off <= 2.0**bound
+
+
+def test_the_limit_of_exponentials_is_what_lies_below_it():
+    least = exponentials(np.float32([-87]), np.float32(0))
+    below = exponentials(np.float32([-87.5, -1e30, -np.inf]), np.float32(0))
+    assert (bits(below) == bits(least)).all()
 
 
 def test_nothing():

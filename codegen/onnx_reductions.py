@@ -23,7 +23,7 @@ _OPERATORS = {"sum": "ReduceSum", "prod": "ReduceProd", "max": "ReduceMax", "min
 # What changes no reduction: of reals and integers.
 _NEUTRAL = {"sum": (-0.0, 0), "prod": (1.0, 1), "any": (0.0, 0), "all": (1.0, 1),
             "max": (-math.inf, -(1 << 63)), "min": (math.inf, (1 << 63) - 1)}  # fmt: skip
-_NEUTRAL |= {"logsumexp": _NEUTRAL["max"]}
+_NEUTRAL["logsumexp"] = _NEUTRAL["max"]
 
 
 class Reductions:

@@ -156,7 +156,7 @@ REDUCTIONS: dict[str, Reduction] = {
                   f"the sum of the squared distances from the mean, in one pass over the row and {_ORDER}; NaN if any "
                   "is NaN or infinite; of no elements 0", of_parts=False),
         Reduction("logsumexp", (REAL,), "LogSumExp", "logsumexp", r"\ln \sum_{{{0}}} \exp {1}",
-                  f"sums of exponentials are joined beside their largest elements, in one pass and {_ORDER}; "
+                  f"the largest element, and exponentials beside a number near it are added, in one pass and {_ORDER}; "
                   "NaN if any is NaN, else +inf if any is; of no elements -inf", of_parts=False,
                   header="log_sum_exp.cuh"),
         Repeated("sparsemax_threshold", (REAL,), "", "sparsemax_threshold", r"\tau_{{{0}}} {1}",

@@ -32,16 +32,16 @@ REWRITES = tuple((re.compile(pattern), text) for pattern, text in (
     # Rows of a table of three by steps of 64 bits, element by element: else compilers gather nothing from it.
     (r"  i32 power, step;\n", "  i32 power;\n  i64 step;\n"),
     (r"i32\(above >> 46\) & 63\}", "above >> 46 & 63}"),
-    # So an angle's quadrant, which chooses between numbers of 64 bits.
+    # An angle's quadrant chooses between numbers of 64 bits, so it has as many.
     (r"const i32 (quadrant = )(angle\.quadrant)( \+ quarters;\n  const DoubleDouble)", r"const i64 \1i64(\2)\3"),
-    # Two conditions are asked at once, for the second alone would be a branch.
+    # Both of two conditions are asked: else the second one is behind a branch.
     (r"(!raised) && (least > [\d.]+ \* most)", r"\1 & (\2)"),
     (r"(least \* by < 0x1p-450) && (!low);", r"(\1) & \2;"),
     (r"(is_inf\(most\)) && (least < infinity\(\)) \?", r"\1 & (\2) ?"),
     (r"const f64\* const by = (logarithm_table\[\w+\.step\]);", r"const f64 by[3] = {\1[0], \1[1], \1[2]};"),
     # What is so near 0 that it is its own value is chosen at the end, where the way of the others takes any number.
     (r"  if \((fabs\(x\) < 0x1p-54)\) return x;\n((?:  const .+;\n)*)  return (.+);\n", r"\2  return \1 ? x : \3;\n"),
-    # So what needs no root: the longer of two sides, or what is no number.
+    # A hypotenuse that needs no root (infinite, NaN, or the longer side alone) is chosen at the end too.
     (r"  if \((is_inf\(x\)) \|\| (is_inf\(y\))\) return infinity\(\);\n(  const f64 most.+\n)"
      r"  if \((.+)\) return (x != x) \|\| (y != y) \? not_a_number\(\) : most;\n((?:  const .+;\n)+)  return (.+);\n",
      r"\3\7  const f64 only = ::chosen((\5) | (\6), f64(not_a_number()), most);\n"

@@ -256,6 +256,7 @@ template <typename V> __device__ inline Moments<V> moments_of_whole(const V (&va
   for (int i = 0; i < GROUP; ++i) squares[i] = (distances[i] - offset) * (distances[i] - offset);
   return {V(GROUP), values[0], offset, joined_neighbours<Sum>(squares)};
 }
+// Not of sums of exponentials, which are made of elements: LogSumExp::of.
 template <typename How, typename V> __device__ inline V joined(const V (&group)[GROUP]) {
   if constexpr (same<How, SquaredDeviations>) return moments_of(group);
   else return joined_neighbours<How>(group);

@@ -124,6 +124,7 @@ def _wait(kind: tuple, seconds: float) -> None:
 
 
 def _is_worth_a_kernel(kind: tuple) -> bool:
+    """Whether NumPy has taken so long for calls of a plan class with some element types, and there is a compiler."""
     if _WAITED.get(kind, 0.0) < PATIENCE:
         return False
     from skuda.cpu.library import compiler  # of which most calls need not know

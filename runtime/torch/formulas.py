@@ -57,7 +57,7 @@ _OF_ROWS = {
 _NEUTRAL = {"sum": (-0.0, 0), "prod": (1.0, 1), "any": (0, 0), "all": (1, 1),
             "max": (-math.inf, -(1 << 63)), "min": (math.inf, (1 << 63) - 1)}  # fmt: skip
 _NEUTRAL |= {"argmax": _NEUTRAL["max"], "argmin": _NEUTRAL["min"], "squared_deviations": (0.0, 0)}
-_NEUTRAL |= {"logsumexp": _NEUTRAL["max"]}
+_NEUTRAL["logsumexp"] = _NEUTRAL["max"]
 
 
 def lacking(program: Program) -> str | None:

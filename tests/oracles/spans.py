@@ -324,14 +324,17 @@ def log_of_exponentials(x: Sequence[Span], form: Format) -> Span:
     """The logarithm of the sum of exponentials; of nothing -inf.
 
     The sum and what it is divided by are made of exponentials within 2^-21.9 (4.3 u, u = 2^-p); a part may be moved to
-    another anchor once, by one more of these, before it counts for nothing; and two or three roundings: 16 u.
+    another anchor once, by one more of these, before it counts for nothing; and two or three roundings: 16 u. Where the
+    anchor is not 0, distances from it of up to 64 (512 in f64) that count are rounded: 32 u (256 u) more.
     """
     highest = largest(x) if x else point(Value("inf", True))
     if highest.low.kind == "inf" or len(x) == 1:
         return highest
     beside = total([exp(subtract(each, highest, form), form) for each in x], form)
     if beside.finite:
-        off = Fraction(16, 1 << (form.fraction_bits + 1))
+        reach = 32 if form.fraction_bits == 23 else 256
+        far = highest.high.signed > reach or highest.low.signed < -reach
+        off = Fraction(16 + (reach if far else 0), 1 << (form.fraction_bits + 1))
         beside = within(beside.low.signed * (1 - off), beside.high.signed * (1 + off), form)
     return add(highest, log(beside, form), form)
 

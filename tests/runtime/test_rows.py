@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from skuda.model.sum_order import GROUP, SEGMENT, accumulators
-from skuda.reference.reductions import Rows, exponentials, in_order
+from skuda.reference.reductions import Rows, exponentials, in_order, logsumexp
 
 LENGTHS = [
     1, 2, 3, 7, 8, 9, 31, 63, 64, 65, 66, 255, 256, 257, 511, 512, 513, 2047, 2048, 2049, 8192, 8193, 16384, 16385,
@@ -152,6 +152,20 @@ def test_exponentials_of_distances_are_within_their_bound(low, high, bound):
     exact = np.exp(x.astype(np.float64))
     off = np.abs(exponentials(x, np.float32(0)) / exact - 1).max()
     assert 2.0 ** (bound - 0.4) < off <= 2.0**bound
+
+
+@pytest.mark.parametrize(("C", "half"), [(np.float32, 32), (np.float64, 256)])
+def test_distances_from_an_anchor_that_is_not_0_are_rounded(C, half):
+    """Elements on the other side of what the anchor serves count, and their distances have one bit less than they."""
+    anchor, u, most = C(2 * half), np.finfo(C).eps / 2, 0.0
+    for near in (C(half - 0.01), np.nextafter(C(half - 0.01), C(half))):  # one of these has an odd last bit
+        row = np.full(4096, near, C)
+        row[::8] = half + 0.01
+        exact = np.exp(row.astype(np.longdouble) - anchor).sum()
+        most = max(most, abs(exponentials(row, anchor).astype(np.longdouble).sum() / exact - 1) / u)
+        exact = np.logaddexp.reduce(row.astype(np.longdouble))
+        assert abs(logsumexp(row[None])[0] - exact) <= (16 + half) * u + np.spacing(C(exact))
+    assert 16 < most <= 16 + half
 
 
 def test_the_limit_of_exponentials_is_what_lies_below_it():

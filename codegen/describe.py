@@ -10,6 +10,7 @@ from functools import cached_property
 from skuda.codegen.examples import example
 from skuda.codegen.intrinsics import HALF_RULE, HALVED, QUICKENED
 from skuda.codegen.nodes import REDUCE
+from skuda.codegen.one_element import of_one, parts
 from skuda.codegen.operators import FUNCTIONS
 from skuda.codegen.printers import LatexPrinter, NumpyPrinter, PythonPrinter, spelled_formulas
 from skuda.codegen.program import Program, Row
@@ -45,7 +46,8 @@ class Described:
     def __init__(self, row: Row):
         self.row = row
         self.programs = tuple(DescribedProgram(program) for program in row.programs)
-        self.with_stages = tuple(each for program in self.programs for each in (*program.stages, program))
+        every = [each for program in row.programs for each in (*parts(program), program)]
+        self.in_plans = tuple(map(DescribedProgram, every))
 
     def heading(self, file_name: str) -> Heading:
         """The top of its files."""
@@ -70,7 +72,9 @@ class DescribedProgram:
 
     def __init__(self, program: Program):
         self.operation = program.operation
-        self.stages = tuple(DescribedProgram(stage) for stage in stages(program))
+        self.stages = tuple(stage.operation for stage in stages(program))
+        form = of_one(program)
+        self.of_one = form.operation if form else None
         self.formulas = spelled_formulas(program)
         self.backward = self.operation.direction is Direction.BACKWARD
         self.numpy_steps, self.numpy = _numpy(program)
@@ -83,8 +87,8 @@ class DescribedProgram:
 
     @cached_property
     def called(self) -> bool:
-        """Whether it has a function of its own: neither a stage nor a form of a row has one."""
-        return not self.operation.analysis.stage and self.operation.name == self.operation.row
+        """Whether it has a function of its own: neither a stage nor a form has one."""
+        return self.operation.is_whole and self.operation.name == self.operation.row
 
     @cached_property
     def formula_imports(self) -> Imports:

@@ -57,6 +57,11 @@ class Reduction:
         return self.name in INDEX_REDUCTIONS
 
     @property
+    def is_its_one_element(self) -> bool:
+        """Whether its value of one element is that element."""
+        return self.name in ("sum", "prod", "max", "min")
+
+    @property
     def heading(self) -> str:
         """What a list of rules calls it."""
         return f"{self.name} over"

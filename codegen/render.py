@@ -20,10 +20,10 @@ from skuda.codegen import spec as specs
 from skuda.codegen.cpp_layout import laid_out
 from skuda.codegen.cuda import ElementwiseProgram
 from skuda.codegen.describe import Described, DescribedProgram, imports_of
+from skuda.codegen.one_element import parts
 from skuda.codegen.program import Program, Row, Spec
 from skuda.codegen.row_program import RowProgram, SlabProgram
 from skuda.codegen.schema import schema_text
-from skuda.codegen.stages import stages
 from skuda.codegen.stubs import Stub
 from skuda.model.operation import SECTION, Analysis, Attribute, Choice, Operand, Operation, Over, Reduced
 from skuda.model.records import Record
@@ -63,8 +63,8 @@ def render(spec: Spec) -> dict[str, str]:
         files[SOURCE.path.format(name=row.name)] = _rendered(SOURCE, context, inputs)
         rows = {program.backward: program for program in every[0].programs}
         stubs += [Stub(program, rows[program.backward]) for each in every for program in each.programs]
-        programs = [program for each in every for program in each.with_stages]
-        whole = next(each for each in programs if not each.operation.analysis.stage)
+        programs = [program for each in every for program in each.in_plans]
+        whole = next(each for each in programs if each.operation.is_whole)
         context |= {"programs": programs, "whole": whole, "imports": imports_of(programs)}
         files[PLANS.path.format(name=row.name)] = _rendered(PLANS, context, inputs)
     names = tuple(row.name for row in spec.rows)
@@ -97,7 +97,7 @@ class Section:
 
 
 def _section(row: Row) -> Section:
-    every = [p for program in row.programs for p in (*stages(program), program)]
+    every = [p for program in row.programs for p in (*parts(program), program)]
     in_kernels = [program for program in every if not program.operation.analysis.stages]
     in_kernels += [program for program in row.programs if _held_in_stripes_alone(program)]
     programs = [(RowProgram if p.operation.analysis.over else ElementwiseProgram)(p) for p in in_kernels]
@@ -192,7 +192,7 @@ def _environment(statement: str) -> jinja2.Environment:
         differs=_differs,
         model_names=_model_names,
         section_mark=lambda section: SECTION + section.name,
-        plan_names=lambda programs: f"({', '.join(f'{each.operation.class_name}Plan' for each in programs)},)",
+        plan_names=lambda operations: f"({', '.join(f'{each.class_name}Plan' for each in operations)},)",
         keyword=lambda name: f"{name}={name}",
         spelled=lambda operands: [_python(f"{operand.name}: {operand.signature}") for operand in operands],
         python=_python,
@@ -239,6 +239,8 @@ def _model_names(programs: Sequence[DescribedProgram]) -> list[str]:
 
 def _plan_base(program: DescribedProgram) -> str:
     """The class that a program's plan derives from."""
+    if program.of_one:
+        return "PlanOfOneElement"
     if program.operation.analysis.stages:
         return "StagedPlan"
     if program.operation.analysis.stage or not program.operation.analysis.alternative:

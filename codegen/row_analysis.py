@@ -434,8 +434,6 @@ def stripes_of(program: Program) -> int:
         return 0
     if any(value.kind != REAL or value.gives_index for values in passes for value in values):
         return 0
-    if any(value.how == REDUCTIONS["logsumexp"].cuda for values in passes for value in values):
-        return 0  # stripe.cuh makes states of elements, and one of a group of these; such sums are made of elements
     several = {REDUCTIONS[name].cuda: count for name, count in PARTED.items()}
     states = max(sum(several.get(value.how, 1) for value in values) for values in passes)
     return states if states <= MOST_STATES else 0

@@ -181,9 +181,8 @@ def plan_class_of(package: str, function: str) -> type[Plan]:
     )
 
 
-def candidates(sku: KernelSku, tiled: bool, how: str, of_one: bool = False) -> Iterator[Call]:
-    """Calls of a SKU's operation at its types in many sizes, those of tiles, of rows of one element or the others, and
-    in one layout."""
+def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
+    """Calls of a SKU's operation at its types in many sizes, those of tiles or the others, and in one layout."""
     entry = registry.entry_of(sku)
     operation, types = entry.operation, entry.types
     plan_class = plan_class_of(entry.catalog.package, operation.function)
@@ -212,7 +211,7 @@ def candidates(sku: KernelSku, tiled: bool, how: str, of_one: bool = False) -> I
     elif alternative and operation.repacked:
         choices = [((3, 2), (9,), ()) if dim.many else (37, 8) for dim in operation.dims] + [(6, 3, 100)]
     elif alternative or isinstance(entry.variant, SplitVariant):
-        choices = _of_one_element(operation) if of_one else _lengths_of_splits(operation)
+        choices = _lengths_of_splits(operation)
     elif operation.analysis.over:
         choices = _lengths_of_rows(operation, entry.variant)
     for values in product(*choices):
@@ -294,12 +293,6 @@ def _lengths_of_splits(operation: Operation) -> list[tuple]:
             for index, (dim, choice) in enumerate(zip(operation.dims, choices, strict=True))]
 
 
-def _of_one_element(operation: Operation) -> list[tuple]:
-    """Sizes of rows of one element, beside each other in tables and not."""
-    many, single = {True: ((),), False: ((3,), (2, 24), (264,))}, {True: (1,), False: (264, 72, 67, 3)}
-    return [(many if dim.many else single)[dim.name in operation.along] for dim in operation.dims]
-
-
 def _lengths_of_rows(operation: Operation, variant) -> list[tuple]:
     """Sizes at which rows are as long as a schedule holds, or a little shorter; those of blocks at the end."""
     if isinstance(variant, ClusterVariant):  # of one segment and of several, the last one short
@@ -374,9 +367,6 @@ def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
             found = list(reaching)[5 * SPLIT_LAYOUTS.index(how) :][:1]
         else:
             found = list(islice(reaching, 2 if stripes else 1 if split else most - len(chosen)))
-        if isinstance(variant, SplitVariant) and variant.lanes:  # which take a row of one element by itself
-            of_one = candidates(sku, tiled, how, of_one=True)
-            found += islice((call for call in of_one if served(call) is variant), int(how in ("plain", "shifted")))
         chosen += [(call.sizes, tuple(at for _, at in call.layouts)) for call in found]
     return tuple(chosen)
 

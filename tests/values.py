@@ -153,7 +153,7 @@ def makers(plan: Plan) -> list[Plan]:
     found = []
     for other in _same_source(plan.package, own.source):
         before = other.direction is own.direction and 0 < other.analysis.stage < own.analysis.stage
-        forward = own.direction is Direction.BACKWARD is not other.direction and not other.analysis.stage
+        forward = own.direction is Direction.BACKWARD is not other.direction and other.is_whole
         named = {operand.name for operand in other.outputs}
         sizes = {attribute.name for attribute in other.attributes if attribute.type == "size"}
         sizes |= {dim.name for dim in other.dims}

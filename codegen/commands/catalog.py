@@ -86,7 +86,7 @@ def kernels_by_operation() -> dict[int, list[KernelSku]]:
 def _cells(operations: list[Operation], kernels: int) -> tuple[str, ...]:
     """A row's line of the table."""
     forward = operations[0]
-    whole = (operation for operation in operations if not operation.analysis.stage)
+    whole = (operation for operation in operations if operation.is_whole)
     passes = "+".join(dict.fromkeys(operation.direction.value for operation in whole))
     return forward.name, forward.category, passes, str(kernels)
 

@@ -86,14 +86,14 @@ def _unverified(args: argparse.Namespace, spec: Spec) -> int:
         How many there are.
     """
     from skuda.codegen.commands import verified
-    from skuda.codegen.stages import stages
+    from skuda.codegen.one_element import parts
     from skuda.verification.coverage import RULE
     from skuda.verification.evidence import Records, kernels
     from skuda.verification.findings import State
 
     records = Records(args.out.resolve())
     programs = [program for row in spec.rows for each in row.every for program in each.programs]
-    programs += [stage for program in programs for stage in stages(program)]
+    programs += [part for program in programs for part in parts(program)]
     wanted = kernels(program.operation for program in programs)
     for line in verified.complaints(records, wanted, args.full):
         print(line)

@@ -112,7 +112,7 @@ def _find(args: argparse.Namespace) -> tuple[registry.Catalog, tuple[type[Plan],
     found = {}
     for catalog in loaded.catalogs(args):
         for name in catalog.modules:
-            plans = tuple(plan for plan in loaded.plans(catalog, name) if not plan.operation.analysis.stage)
+            plans = tuple(plan for plan in loaded.plans(catalog, name) if plan.operation.is_whole)
             found[name] = (catalog, tuple(plan for plan in plans if plan.operation.name == name))
             found |= {plan.operation.function: (catalog, (plan,)) for plan in plans[1:]}
     if args.operation not in found:
@@ -148,7 +148,7 @@ def _sections(
         yield f"at special values ({special.setting})", list(special.lines)
     yield f"{plan.descriptor_type.__name__}", _fields(plan.descriptor_type)
     yield f"{plan.args_type.__name__}", _fields(plan.args_type)
-    every = (plan, *plan.stages) if operation.analysis.stages or operation.analysis.alternative else (plan,)
+    every = [form for each in (plan, *plan.stages) for form in (each, each.of_one) if form is not None]
     own = [each.operation for each in every]
     if given is not None:
         yield "kernels", [line for each in own for line in _kernels(each, given)]

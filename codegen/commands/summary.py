@@ -30,7 +30,7 @@ def summary(rows: Sequence[Sequence[Operation]], kernels: Mapping[int, Sequence]
 def _line(name: str, rows: Sequence[Sequence[Operation]], kernels: Mapping[int, Sequence]) -> tuple[str, ...]:
     kinds = {re.sub(r"_per_[a-z]+", "", row[0].name) for row in rows}
     plans = [operation for row in rows for operation in row if operation.name == row[0].name]
-    plans = {operation.function for operation in plans if not operation.analysis.stage}
+    plans = {operation.function for operation in plans if operation.is_whole}
     types = sum(len(row[0].combinations) for row in rows)
     made = sum(len(kernels[id(operation)]) for row in rows for operation in row)
     return (name, *map(str, (len(rows), len(kinds), len(plans), types, made)))

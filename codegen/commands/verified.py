@@ -77,7 +77,8 @@ def broken(records: Records) -> Iterator[str]:
 
 
 def _stage(operation: Operation) -> str:
-    return f"stage {operation.analysis.stage}, " if operation.analysis.stage else ""
+    stage = f"stage {operation.analysis.stage}, " if operation.analysis.stage else ""
+    return f"{stage}of one element, " if operation.analysis.of_one else stage
 
 
 def _statements(records: Records, source: str, symbols: Sequence[str]) -> Iterator[str]:

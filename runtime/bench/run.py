@@ -17,7 +17,6 @@ from skuda.bench.floor import Copy, Read
 from skuda.bench.problem import Problem
 from skuda.bench.suite import SMALL, Case
 from skuda.bench.timing import Timer
-from skuda.launch import registry
 from skuda.model.descriptor import is_element
 from skuda.model.sku import KernelSku
 
@@ -126,7 +125,7 @@ def served_by(problem: Problem) -> KernelSku:
     """The kernel that runs on a problem's operands as they lie."""
     plan = problem.plan
     operands = [value if is_element(value) else view_of(value, name) for name, value in problem.arrays.items()]
-    return registry.make_sku(plan.operation, plan.types, plan._geometry(operands).variant)
+    return plan.served_by(operands)
 
 
 def agreement(result: object, problem: Problem) -> float:

@@ -323,7 +323,7 @@ def _plans(catalog: Catalog, module: str) -> Iterator[type]:
     own = catalog.own_plans(module)
     for plan in catalog.plans(module):
         quick = not plan.operation.analysis.exact and FORM not in plan.operation.name
-        if (plan in own or quick) and not plan.operation.analysis.stage:
+        if (plan in own or quick) and plan.operation.is_whole:
             yield plan
 
 

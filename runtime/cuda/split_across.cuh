@@ -29,12 +29,12 @@ __device__ inline SplitAcross<LANES, NEIGHBOURS> split_across(const Reduction& r
   return {wide, team, table, tile, at.number, at.begin, at.end, accumulator, columns, row};
 }
 
-// An input with elements for each row, as a thread loads groups of it for all of its rows: COUNT elements of each.
+// An input with elements for each row, as a thread loads a group of it for all of its rows.
 template <typename P, int N, int LANES, int LIE, bool COLUMN> struct InputAcross {
   using E = element_in<P, N>;
   using Split = SplitAcross<LANES, LIE != COLUMNS_APART>;
-  template <int COUNT> struct Groups {
-    Lanes<E, LANES> of[COUNT];
+  struct Groups {
+    Lanes<E, LANES> of[GROUP];
     __device__ auto get(int i, int lane) const { return of[i].get(lane); }
   };
   const storage_t<E>* row;
@@ -43,8 +43,7 @@ template <typename P, int N, int LANES, int LIE, bool COLUMN> struct InputAcross
     const auto& input = args.template elements<N>();
     row = input.array + args.rows.row_offset(at, input.reach.kept);
   }
-  template <int COUNT>
-  __device__ void load(Groups<COUNT>& groups, const ReduceArgs<P>& args, const Split& split, i64 first) const {
+  __device__ void load(Groups& groups, const ReduceArgs<P>& args, const Split& split, i64 first) const {
     const auto& input = args.template elements<N>();
     if constexpr (LIE == COLUMNS_SHIFTED)
       load_shifted_columns<E>(
@@ -63,14 +62,13 @@ template <typename P, int N, int LANES, int LIE> struct InputAcross<P, N, LANES,
   using E = element_in<P, N>;
   static constexpr int ROWS = P::BESIDE >> N & 1 ? LANES : 1;
   using Split = SplitAcross<LANES, LIE != COLUMNS_APART>;
-  template <int COUNT> struct Groups {
-    Lanes<E, COUNT> of[ROWS];
+  struct Groups {
+    Lanes<E, GROUP> of[ROWS];
     __device__ auto get(int i, int lane) const { return of[ROWS > 1 ? lane : 0].get(i); }
   };
 
   __device__ InputAcross(const ReduceArgs<P>&, i64) {}
-  template <int COUNT>
-  __device__ void load(Groups<COUNT>& groups, const ReduceArgs<P>& args, const Split& split, i64 first) const {
+  __device__ void load(Groups& groups, const ReduceArgs<P>& args, const Split& split, i64 first) const {
     const auto& input = args.template elements<N>();
     load_elements<E>(
         groups.of, input.array, split.row, first, split.end, args.rows, input.reach, split.columns);
@@ -103,7 +101,7 @@ struct OperandsAcrossOf<P, LANES, LIE, Seq<N...>, Seq<S...>> {
   template <int I> using Input = InputAcross<P, I, LANES, LIE, (I >= operands_of<P>::arrays)>;
   template <int I> using Output = OutputAcross<P, I, LANES, LIE>;
   using Split = SplitAcross<LANES, LIE != COLUMNS_APART>;
-  template <int COUNT> using Groups = Tuple<typename Input<N>::template Groups<COUNT>...>;
+  using Groups = Tuple<typename Input<N>::Groups...>;
   using Stored = Tuple<typename Output<S>::Group...>;
   Tuple<Input<N>...> inputs;
   Tuple<Output<S>...> outputs;
@@ -112,9 +110,8 @@ struct OperandsAcrossOf<P, LANES, LIE, Seq<N...>, Seq<S...>> {
       : inputs{Input<N>(args, row)...}, outputs{Output<S>(args, row)...} {}
 
   // Groups that begin at `first`, if there are such.
-  template <int COUNT>
-  __device__ void load(Groups<COUNT>& groups, const ReduceArgs<P>& args, const Split& split, i64 first) const {
-    if (first < split.end) (get<N>(inputs).template load<COUNT>(get<N>(groups), args, split, first), ...);
+  __device__ void load(Groups& groups, const ReduceArgs<P>& args, const Split& split, i64 first) const {
+    if (first < split.end) (get<N>(inputs).load(get<N>(groups), args, split, first), ...);
   }
   __device__ void ask(const ReduceArgs<P>& args, const Split& split, i64 start) const {
     (get<N>(inputs).ask(args, split, start), ...);
@@ -125,8 +122,8 @@ struct OperandsAcrossOf<P, LANES, LIE, Seq<N...>, Seq<S...>> {
   }
 
   // One row's elements of the groups, as take_group has it.
-  template <int COUNT> struct Group {
-    const Groups<COUNT>& groups;
+  struct Group {
+    const Groups& groups;
     Stored& stored;
     int lane;
     __device__ typename P::Element element(int i) const {
@@ -139,20 +136,20 @@ template <typename P, int LANES, int LIE>
 using OperandsAcross = OperandsAcrossOf<P, LANES, LIE, make_seq<operands_of<P>::elements>, stores_of<P>>;
 
 // Takes the groups of a thread's rows that begin at `first`.
-template <int COUNT, typename P, int LANES, int LIE>
+template <typename P, int LANES, int LIE>
 __device__ inline void take_groups(
     Accumulator<P> (&totals)[LANES], const ReduceArgs<P>& args, const typename P::SplitPass (&passes)[LANES],
     const OperandsAcross<P, LANES, LIE>& operands,
-    const typename OperandsAcross<P, LANES, LIE>::template Groups<COUNT>& groups,
+    const typename OperandsAcross<P, LANES, LIE>::Groups& groups,
     const SplitAcross<LANES, LIE != COLUMNS_APART>& split, i64 first) {
   using Operands = OperandsAcross<P, LANES, LIE>;
   if constexpr (LIE != COLUMNS_APART && of_bytes<P>()) {
     take_bytes<P>(totals, groups, first, reductions_of<P>());
   } else {
-    const i32 exist = i32(min(split.end - first, i64(COUNT)));
+    const i32 exist = i32(min(split.end - first, i64(GROUP)));
     typename Operands::Stored stored = {};
-    const auto group_of = [&](int lane) { return typename Operands::template Group<COUNT>{groups, stored, lane}; };
-    take_group<P, true, COUNT>(totals, passes, group_of, exist == GROUP, exist, first, reductions_of<P>());
+    const auto group_of = [&](int lane) { return typename Operands::Group{groups, stored, lane}; };
+    take_group<P, true>(totals, passes, group_of, exist == GROUP, exist, first, reductions_of<P>());
     operands.store(stored, args, split, first, exist);
   }
 }
@@ -163,7 +160,6 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_across<P, LANES, LIE != 
   using Operands = OperandsAcross<P, LANES, LIE>;
   constexpr int TURNS = turns_across<P, LANES, LIE>();
   constexpr bool IN_TURN = TURNS > 1 && (in_slabs<P> || SplitTraits<P>::bits >= 32);  // loads where a group was taken
-  constexpr bool SHORT = LANES == 1 || !SplitTraits<P>::stores;  // beside stores, two paths leave too few registers
   __shared__ Accumulator<P> scratch[SPLIT_THREADS * LANES];
   const Reduction& rows = args.rows;
   auto split = split_across<LANES, LIE != COLUMNS_APART>(rows);
@@ -185,34 +181,28 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_across<P, LANES, LIE != 
   for (int lane = 0; lane < LANES; ++lane) totals[lane].clear();
   const i64 apart = i64(rows.accumulators) * GROUP;
   const i64 begin = split.begin + i64(split.accumulator) * GROUP;
-  if (SHORT && __builtin_expect(rows.length == 1, 0)) {  // a group of one
-    typename Operands::template Groups<1> groups;
-    operands.template load<1>(groups, args, split, begin);
-    if (begin < split.end) take_groups<1, P, LANES, LIE>(totals, args, passes, operands, groups, split, begin);
-  } else {
-    typename Operands::template Groups<GROUP> groups[TURNS];
-    const auto load = [&](int turn, i64 first) {
-      operands.template load<GROUP>(groups[turn], args, split, first);
-      if constexpr (asks_ahead<P, LANES, LIE>()) operands.ask(args, split, first + TURNS * apart);
-    };
-    if constexpr (IN_TURN) {
+  typename Operands::Groups groups[TURNS];
+  const auto load = [&](int turn, i64 first) {
+    operands.load(groups[turn], args, split, first);
+    if constexpr (asks_ahead<P, LANES, LIE>()) operands.ask(args, split, first + TURNS * apart);
+  };
+  if constexpr (IN_TURN) {
 #pragma unroll
-      for (int turn = 0; turn < TURNS; ++turn) load(turn, begin + turn * apart);
-    }
-    i64 start = begin;
+    for (int turn = 0; turn < TURNS; ++turn) load(turn, begin + turn * apart);
+  }
+  i64 start = begin;
 #pragma unroll 1
-    for (i32 left = i32(rows.turns); left > 0 && start < split.end; left -= TURNS, start += TURNS * apart) {
-      if constexpr (!IN_TURN) {
+  for (i32 left = i32(rows.turns); left > 0 && start < split.end; left -= TURNS, start += TURNS * apart) {
+    if constexpr (!IN_TURN) {
 #pragma unroll
-        for (int turn = 0; turn < TURNS; ++turn) load(turn, start + turn * apart);
-      }
+      for (int turn = 0; turn < TURNS; ++turn) load(turn, start + turn * apart);
+    }
 #pragma unroll
-      for (int turn = 0; turn < TURNS; ++turn) {
-        const i64 first = start + turn * apart;
-        if (turn > 0 && first >= split.end) break;
-        take_groups<GROUP, P, LANES, LIE>(totals, args, passes, operands, groups[turn], split, first);
-        if constexpr (IN_TURN) load(turn, first + TURNS * apart);
-      }
+    for (int turn = 0; turn < TURNS; ++turn) {
+      const i64 first = start + turn * apart;
+      if (turn > 0 && first >= split.end) break;
+      take_groups<P, LANES, LIE>(totals, args, passes, operands, groups[turn], split, first);
+      if constexpr (IN_TURN) load(turn, first + TURNS * apart);
     }
   }
   let_next_begin();

@@ -7,20 +7,17 @@
 template <typename V> struct GroupValues { V of[GROUP]; };
 
 // A group is told by a struct G: `element(i)` is an element as formulas take it, `set<S>(i, value)` keeps what is
-// stored of it. FAST: by quick forms, which tell in `usual` whether they held for all elements. COUNT: elements that a
-// group may have; those beyond are the first one again.
-template <int FAST, int COUNT, typename P, typename G, typename Values, int... R, int... S>
+// stored of it. FAST: by quick forms, which tell in `usual` whether they held for all elements.
+template <int FAST, typename P, typename G, typename Values, int... R, int... S>
 __device__ inline void make_values(
     Values& values, const typename P::SplitPass& pass, G& group, bool& usual, Seq<R...>, Seq<S...>) {
 #pragma unroll
-  for (int i = 0; i < COUNT; ++i) {
+  for (int i = 0; i < GROUP; ++i) {
     typename P::Held held;
     const auto made = pass.template of<FAST, 0>(group.element(i), held, usual);
     ((get<R>(values).of[i] = get<R>(made)), ...);
     (group.template set<S>(i, get<sizeof...(R) + S>(made)), ...);
   }
-#pragma unroll
-  for (int i = COUNT; i < GROUP; ++i) ((get<R>(values).of[i] = get<R>(values).of[0]), ...);
 }
 
 // The element type of what a reduction takes as it is stored; else that of its values.
@@ -113,8 +110,8 @@ __device__ inline void take_far(Accumulator<P>& total, Values& values, bool whol
 
 // Takes groups of rows beside each other, which begin at `first` in their rows, in addition to what there is of the groups
 // before them; group_of(lane) tells one. `exist` of the elements do; `whole`: all of them. REPEATED: the others are the
-// last one again, which changes no extreme. COUNT: as of make_values.
-template <typename P, bool REPEATED, int COUNT = GROUP, int LANES, typename GroupOf, int... R>
+// last one again, which changes no extreme.
+template <typename P, bool REPEATED, int LANES, typename GroupOf, int... R>
 __device__ inline void take_group(
     Accumulator<P> (&totals)[LANES], const typename P::SplitPass (&passes)[LANES], const GroupOf& group_of, bool whole,
     i32 exist, i64 first, Seq<R...> reductions) {
@@ -125,10 +122,10 @@ __device__ inline void take_group(
     const auto& pass = passes[lane];
     auto group = group_of(lane);
     bool usual = pass.fast();
-    make_values<true, COUNT, P>(values, pass, group, usual, reductions, stores_of<P>());
+    make_values<true, P>(values, pass, group, usual, reductions, stores_of<P>());
     if constexpr (P::SplitPass::CAREFUL)
       if (__builtin_expect(!usual, 0))
-        make_values<false, COUNT, P>(values, pass, group, usual, reductions, stores_of<P>());
+        make_values<false, P>(values, pass, group, usual, reductions, stores_of<P>());
   };
   Accumulator<P> found[NEAR ? LANES : 1];
   bool near = true;

@@ -146,14 +146,22 @@ template <typename P, int LANES, int BLOCKS, int... N> struct StripeOf<P, LANES,
     using Make = reduction_at<Q, R>;
     using How = typename Make::How;
     using State = state_t<How, V>;
-    State states[GROUP];
-#pragma unroll
-    for (int i = 0; i < GROUP; ++i) states[i] = state_of<How>(values[i], first + i);
-    if (__builtin_expect(exist < GROUP, 0)) cut<How>(states, exist);
-    bool finite = true;
     State& state = total.StateSlot<Q, R>::value;
-    state = How::of(state, ::Group<How, State>::of(states, finite));
-    if constexpr (Make::finite != nullptr) shared.*Make::finite &= finite;
+    if constexpr (same<How, LogSumExp>) {  // which takes elements
+      V group[GROUP];
+#pragma unroll
+      for (int i = 0; i < GROUP; ++i) group[i] = values[i];
+      leave_out<How>(group, exist);
+      state = How::of(state, group);
+    } else {
+      State states[GROUP];
+#pragma unroll
+      for (int i = 0; i < GROUP; ++i) states[i] = state_of<How>(values[i], first + i);
+      if (__builtin_expect(exist < GROUP, 0)) cut<How>(states, exist);
+      bool finite = true;
+      state = How::of(state, ::Group<How, State>::of(states, finite));
+      if constexpr (Make::finite != nullptr) shared.*Make::finite &= finite;
+    }
   }
   template <typename Q, int... R>
   static __device__ void set(Shared& shared, const Accumulator<Q>& found, Seq<R...>) {
@@ -201,9 +209,9 @@ template <typename P, int LANES, int BLOCKS, int... N> struct StripeOf<P, LANES,
       Seq<R...> reductions) {
     Tuple<GroupValues<typename reduction_at<Q, R>::Value>...> values;
     bool usual = pass.fast();
-    make_values<true, GROUP, Q>(values, pass, group, usual, reductions, Seq<>());
+    make_values<true, Q>(values, pass, group, usual, reductions, Seq<>());
     if constexpr (Q::SplitPass::CAREFUL)
-      if (__builtin_expect(!usual, 0)) make_values<false, GROUP, Q>(values, pass, group, usual, reductions, Seq<>());
+      if (__builtin_expect(!usual, 0)) make_values<false, Q>(values, pass, group, usual, reductions, Seq<>());
     add<Q>(total, shared, values, first, exist, reductions);
   }
 
@@ -258,10 +266,10 @@ template <typename P, int LANES, int BLOCKS, int... N> struct StripeOf<P, LANES,
         Group<Pass::READS, Stored> group{groups, stored, lane};
         Tuple<> nothing;
         bool usual = passes[lane].fast();
-        make_values<true, GROUP, Q>(nothing, passes[lane], group, usual, Seq<>(), stores);
+        make_values<true, Q>(nothing, passes[lane], group, usual, Seq<>(), stores);
         if constexpr (Pass::CAREFUL)
           if (__builtin_expect(!usual, 0))
-            make_values<false, GROUP, Q>(nothing, passes[lane], group, usual, Seq<>(), stores);
+            make_values<false, Q>(nothing, passes[lane], group, usual, Seq<>(), stores);
       }
       (store_places<stored_output<Q, S>>(get<S>(stored).of, thread.first(turn), exist), ...);
     }

@@ -30,7 +30,7 @@ def plans(forms: bool = False) -> dict[str, type[Plan]]:
     for catalog in registry.catalogs():
         for name in catalog.modules:
             for plan in catalog.plans(name):
-                if not plan.operation.analysis.stage and (forms or plan.operation.name == plan.operation.row):
+                if plan.operation.is_whole and (forms or plan.operation.name == plan.operation.row):
                     found.setdefault(plan.operation.function, plan)
     return found
 

@@ -89,7 +89,7 @@ class Catalog:
 
         def position(plan: type[Plan]) -> tuple:
             operation = plan.operation
-            return sources.index(operation.source), operation.of_alternative, operation.analysis.stage > 0
+            return sources.index(operation.source), operation.of_alternative, not operation.is_whole
 
         return tuple(sorted(found, key=position))
 

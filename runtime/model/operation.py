@@ -136,6 +136,11 @@ class Operation(Record, TypeCombinations, Shapes):
         return row_of(self.source.removesuffix(".cu"))
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it is a row's or a form's: neither a stage of one, nor what stands in for rows of one element."""
+        return not (self.analysis.stage or self.analysis.of_one)
+
+    @property
     def of_alternative(self) -> bool:
         """Whether it is a stage of a multi-kernel form, which needs only the schedules of some calls."""
         return bool(self.analysis.alternative and self.analysis.stage)
@@ -252,7 +257,7 @@ class Operation(Record, TypeCombinations, Shapes):
     @cached_property
     def creates(self) -> bool:
         """Whether no input is an array: a call says the shape and the element type of what it makes, and where."""
-        forward = self.direction is Direction.FORWARD and not self.analysis.stage
+        forward = self.direction is Direction.FORWARD and self.is_whole
         return forward and all([operand.scalar for operand in self.inputs])
 
     @cached_property

@@ -93,7 +93,7 @@ def _results(operation: Operation, plan: str, package: str) -> type[tuple] | Non
     """The class of several outputs; None of one. A form that makes what its row makes has the row's."""
     if len(operation.outputs) == 1:
         return None
-    if operation.name != operation.row and not operation.analysis.stage:
+    if operation.name != operation.row and operation.is_whole:
         module = import_module(f"{package}.plans.{operation.row}")
         function = operation.row + operation.function.removeprefix(operation.name)
         whole = getattr(module, f"{class_stem(function)}Plan")
@@ -113,11 +113,15 @@ class Plan:
         args_type: the class of what `run` takes.
         results_type: the class of the tuple that the function form returns; None where there is one output.
         package: the generated package that it is in.
+        stages: the plans of its stages, where it has some.
+        of_one: the plan that serves rows of one element, where there is such (`plans.one_element`).
     """
 
     operation: ClassVar[Operation]
     formula: ClassVar[Callable[..., Mapping[str, np.ndarray]]]
     package: ClassVar[str]
+    stages: ClassVar[tuple[type[Plan], ...]] = ()
+    of_one: ClassVar[type[Plan] | None] = None
     descriptor_type = _OfOperation(descriptor_class)
     args_type = _OfOperation(args_class)
     results_type = _OfOperation(_results)
@@ -511,6 +515,10 @@ class Plan:
         if launch is None:
             launch = self._launches[key] = self._launch(checked)
         return launch
+
+    def served_by(self, checked: Sequence[View | int | float]) -> KernelSku:
+        """The kernel that runs on operands which lie as these do."""
+        return registry.make_sku(self.operation, self.types, self._geometry(checked).variant)
 
     def _launch(self, checked: Sequence[View | int | float]) -> Launch | Stages:
         return Launch(self, self._geometry(checked))

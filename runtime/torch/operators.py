@@ -72,7 +72,7 @@ class Operator:
         if self.operation.direction is Direction.BACKWARD:
             return None
         plans = registry.catalog_of(self.plan_class.package).plans(self.operation.row)
-        whole = [plan for plan in plans if not plan.operation.analysis.stage]
+        whole = [plan for plan in plans if plan.operation.is_whole]
         without = self.operation.name.partition(FORM)[0]
         for name in dict.fromkeys((self.operation.name, without)):  # without an input: its own, or that with it
             for plan in whole:
@@ -313,7 +313,7 @@ def _register(catalog: registry.Catalog) -> None:
     _REGISTERED[catalog.package] = catalog, library
     for module in catalog.modules:
         for plan_class in catalog.plans(module):
-            if plan_class.operation.analysis.stage or plan_class in _OPERATORS:
+            if not plan_class.operation.is_whole or plan_class in _OPERATORS:
                 continue
             _export_as_named(plan_class.results_type)
             name = plan_class.operation.function

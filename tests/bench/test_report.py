@@ -122,7 +122,7 @@ def test_plot(result, tmp_path):
     assert (line.name, line.shares, line.peer, line.peers) == ("reduction, gradient", (pytest.approx(0.8),), "", 0)
     eager = gradient | {"peers": {"torch eager": {"us": 100.0}}}
     assert [(each.peer, each.peers) for each in plot.lines([eager])] == [("torch eager", pytest.approx(0.4))]
-    every = [gradient | {"operation": each.function} for each in CATALOG.operations if not each.analysis.stage]
+    every = [gradient | {"operation": each.function} for each in CATALOG.operations if each.is_whole]
     assert len(plot.lines(every)) < 40  # legible, however many operations there are
     assert targets.family({"operation": "fake_quantize_per_group_backward"}) == "fake quantize"
     assert targets.family({"operation": "lerp_tensor_backward"}) == "lerp"

@@ -347,7 +347,7 @@ def test_show_types_names_the_kernels(skuda_command):
 @pytest.mark.turns(12)
 @pytest.mark.parametrize("name", [row.name for row in own_spec().rows])
 def test_show_serves_every_operation(skuda_command, name):
-    plans = [plan for plan in registry.catalogs()[0].own_plans(name) if not plan.operation.analysis.stage]
+    plans = [plan for plan in registry.catalogs()[0].own_plans(name) if plan.operation.is_whole]
     words = {word for types in plans[0].operation.combinations for word in types.values()}
     word = next(word for word in ("f64", "i32", "f32") if word in words)
     status, out, err = skuda_command("show", name, "--types", word)

@@ -18,7 +18,7 @@ from skuda.generated import CATALOG
 from skuda.model.operation import class_stem
 
 STUB = ast.parse((REPOSITORY / "generated" / "__init__.pyi").read_text(encoding="utf-8"))
-PLANS = [plan for name in CATALOG.modules for plan in CATALOG.plans(name) if not plan.operation.analysis.stage]
+PLANS = [plan for name in CATALOG.modules for plan in CATALOG.plans(name) if plan.operation.is_whole]
 CALLED = [plan.operation.function for plan in PLANS if plan.operation.name == plan.operation.row]
 
 RIGHT = """\

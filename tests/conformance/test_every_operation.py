@@ -36,7 +36,7 @@ MANY, SINGLE, BLOCK = ((), (2,), (3, 2)), (5, 1, 9), (3, 1, 4, 20)
 
 def plans(catalog) -> list:
     """A plan class for each operation and direction: none of stages."""
-    found = [plan for name in catalog.modules for plan in catalog.plans(name) if not plan.operation.analysis.stage]
+    found = [plan for name in catalog.modules for plan in catalog.plans(name) if plan.operation.is_whole]
     return list({plan.__name__: plan for plan in found}.values())
 
 

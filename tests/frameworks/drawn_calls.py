@@ -63,7 +63,7 @@ def plans(package: str = "skuda.generated") -> list[type[Plan]]:
     """A plan class for each operation, form and direction of a catalog; none of stages."""
     registry.catalogs()
     catalog = registry._CATALOGS[package]
-    every = [plan for name in catalog.modules for plan in catalog.plans(name) if not plan.operation.analysis.stage]
+    every = [plan for name in catalog.modules for plan in catalog.plans(name) if plan.operation.is_whole]
     return list({plan.__name__: plan for plan in every}.values())
 
 

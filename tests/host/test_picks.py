@@ -10,8 +10,7 @@ from values import cases
 
 import skuda
 from host import emulator
-from skuda.launch import registry
-from skuda.model.sku import BackendKind
+from host.own_rows import kernels_of
 
 ROWS = {
     # The last label of seven rows is no element of theirs, unless they are long.
@@ -55,29 +54,17 @@ ROWS = {
 }
 
 
-def kernels_of(name: str) -> list:
-    """The kernels of a row, one of each name without its numbers."""
-    operation = skuda.define(ROWS[name], name=name)
-    package = operation.catalog.package
-    found = {}
-    for sku in registry.skus():
-        own = sku.backend is BackendKind.CUDA and registry.entry_of(sku).catalog.package == package
-        if own and emulator.emulated(sku):
-            found.setdefault((*sku.symbol.split("__")[:1], re.sub(r"\d+", "", sku.variant)), sku)
-    return list(found.values())
-
-
 @pytest.mark.turns(6)
 @pytest.mark.parametrize("name", ROWS)
 def test_bytes(name, tmp_path):
-    kernels = kernels_of(name)
+    kernels = kernels_of(name, ROWS[name])
     host = emulator.Host(kernels, tmp_path)
     assert [sku.symbol for sku in kernels if not cases(sku) and "_stage" not in sku.symbol] == []
     assert [fault for sku in kernels for fault in host.faults(sku)] == []
 
 
 def test_rows_of_which_one_element_is_read_have_one_kernel_for_each_way_they_lie():
-    variants = {sku.variant for sku in kernels_of("picked_alone")}
+    variants = {sku.variant for sku in kernels_of("picked_alone", ROWS["picked_alone"])}
     assert len(variants) == 3
     assert not [each for each in variants if re.search("reread|cluster|along|across", each)]
 

@@ -22,7 +22,7 @@ SINGLE, BLOCK = 6, 3
 def plans() -> dict[str, type[Plan]]:
     """The plan of each operation, both directions and forms, by its function's name."""
     catalog = registry.catalogs()[0]
-    found = [plan for name in catalog.modules for plan in catalog.plans(name) if not plan.operation.analysis.stage]
+    found = [plan for name in catalog.modules for plan in catalog.plans(name) if plan.operation.is_whole]
     return {plan.operation.function: plan for plan in found}
 
 

@@ -27,7 +27,7 @@ from skuda.schedules.variant import STAGES
 
 driver = test_launch.driver
 CATALOG = registry.catalogs()[0]
-PLANS = [plan for name in CATALOG.modules for plan in CATALOG.plans(name) if not plan.operation.analysis.stage]
+PLANS = [plan for name in CATALOG.modules for plan in CATALOG.plans(name) if plan.operation.is_whole]
 REPACKED = [plan for plan in PLANS if issubclass(plan, RepackedPlan)]
 MANY = ((), (3,), (2, 5), (2, 3, 2), (1, 4))
 SINGLE = (8, 1, 7, 33)

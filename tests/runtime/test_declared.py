@@ -66,7 +66,7 @@ def test_descriptors_and_arguments_say_what_they_are(plan):
     assert said.startswith(f"What a {plan.__name__} is selected by.\n\nAttributes:\n")
     named = [line.partition(":")[0].strip() for line in said.splitlines()[3:]]
     assert sorted(named) == sorted(plan.descriptor_type._fields)
-    if not operation.analysis.stage:
+    if operation.is_whole:
         assert getattr(skuda, plan.descriptor_type.__name__) is plan.descriptor_type
         assert getattr(skuda, plan.args_type.__name__) is plan.args_type
 

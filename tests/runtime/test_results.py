@@ -19,7 +19,7 @@ SEVERAL = [
     plan
     for module in CATALOG.modules
     for plan in CATALOG.plans(module)
-    if len(plan.operation.outputs) > 1 and not plan.operation.analysis.stage
+    if len(plan.operation.outputs) > 1 and plan.operation.is_whole
 ]
 
 

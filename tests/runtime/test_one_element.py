@@ -1,0 +1,114 @@
+"""Sums across rows of one element each, which an elementwise kernel makes: which operations have it, the same bits, and
+what is launched. The driver only writes down what it is given (test_launch.py).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import test_launch
+from domains import bounds
+from problems import kernel_of
+from test_launch import array
+
+import skuda
+from skuda.arrays.views import view_of
+from skuda.cpu import library
+from skuda.generated import CATALOG
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import BackendKind
+from skuda.plans.one_element import PlanOfOneElement
+
+driver = test_launch.driver
+PLANS = [plan for name in CATALOG.modules for plan in CATALOG.plans(name) if plan.of_one is not None]
+
+
+def test_which_operations_have_such_a_form():
+    """Gradients of what rows share, stages of them among these. Not what is reduced along the last axes, which blocks
+    hold, nor down to one value, nor what is counted."""
+    found = {plan.operation.function for plan in PLANS}
+    assert {"prelu_backward", "batch_norm_backward", "rms_norm_stage2_backward", "outer_stage2_backward"} <= found
+    assert not found & {"sum", "mean", "mse_loss", "outer_stage1_backward", "batch_norm_training", "nll_loss_stage2"}
+    assert all(issubclass(plan, PlanOfOneElement) and not plan.of_one.operation.reduces for plan in PLANS)
+
+
+def selected(plan_class, types: dict[str, str], many: tuple[int, ...], backend: BackendKind, reduced: int = 1):
+    """A plan whose rows have so many elements."""
+    operation = plan_class.operation
+    sizes = {}
+    for dim in operation.dims:
+        along = dim.name in operation.along
+        if dim.many:
+            sizes[dim.name] = (reduced,) * (dim.name == operation.along[0]) if along else many
+        else:
+            sizes[dim.name] = reduced if along else 37
+    fields = {field: types[letter] for letter, field in operation.element_fields.items() if letter in types}
+    return plan_class.select(plan_class.descriptor_type(**sizes, **fields, **bounds(operation)), preference=backend)
+
+
+def operands_of(plan) -> list[np.ndarray]:
+    """Numbers, zeros of both signs, infinities and NaN with any bits."""
+    made = np.random.default_rng(5)
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 1e-42, -1e-42, 6e4, -6e4]
+    found = []
+    for shape, word in zip(plan.shapes, plan.words, strict=True):
+        values = np.asarray(made.normal(0, 3, shape))
+        unusual = made.random(shape) < 0.2
+        values = np.where(unusual, made.choice(special, shape), values)
+        with np.errstate(over="ignore"):
+            found.append(values.astype(DTYPES[word].storage))
+    return found
+
+
+@pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
+def test_the_element_is_the_sum(plan_class):
+    """The reference of the reduction itself, and that of the form; kernels of the CPU too."""
+    backends = [BackendKind.CPU] if library.compiler() and plan_class is PLANS[0] else []
+    for types in plan_class.operation.combinations[:4]:
+        for many in ((), (3, 5)):
+            plan = selected(plan_class, types, many, BackendKind.REFERENCE)
+            operands = operands_of(plan)
+            with np.errstate(all="ignore"):
+                plan.execute(operands)
+            expected = [each.tobytes() for each in operands]
+            form = plan._form.plan
+            views = [view_of(each, "operand") for each in operands]
+            shapes = [view.shape for view in plan._form.operands(views)]
+            assert shapes == list(form.shapes)
+            for backend in (BackendKind.REFERENCE, *backends):
+                outputs = [np.full_like(each, 1) for each in operands[len(plan.operation.inputs) :]]
+                again = [*operands[: len(plan.operation.inputs)], *outputs]
+                if backend is BackendKind.CPU:
+                    selected(plan_class, types, many, backend).execute(again)
+                else:
+                    with np.errstate(all="ignore"):
+                        form.execute([each.reshape(shape) for each, shape in zip(again, shapes, strict=True)])
+                assert [each.tobytes() for each in again] == expected
+
+
+@pytest.mark.parametrize(
+    ("rows", "weights", "expected"),
+    [
+        (1, 0x500000, "vec<prelu_of_one_backward_program<f32>, 4, 1, ALIGNED>"),
+        (1, 0x500004, "vec<prelu_of_one_backward_program<f32>, 4, 1, SHIFTED>"),  # sums are written to any address
+        (2, 0x500000, "across<prelu_backward_program<f32>, 1, 0>"),
+    ],
+)
+def test_what_is_launched(driver, rows, weights, expected):
+    """Once, again, and by the fast path."""
+    shape = (rows, 4096)
+    descriptor = skuda.PreluBackwardDescriptor(outer=(rows,), c=4096, inner=())
+    plan = skuda.PreluBackwardPlan.select(descriptor)
+    for times in (1, 2, 3):
+        starts = (0x100000, shape), (0x200000, shape), (0x300000, (4096,)), (0x400000, shape), (weights, (4096,))
+        plan.execute([array(start, each, np.float32) for start, each in starts])
+        assert [launch[1] for launch in driver.launches] == [expected] * times
+
+
+def test_a_stage_of_one_row(driver):
+    plan = skuda.RmsNormBackwardPlan.select(skuda.RmsNormBackwardDescriptor(n=(1,), d=(4096,), eps=1e-5))
+    shapes = dict(zip((operand.name for operand in plan.operation.operands), plan.shapes, strict=True))
+    operands = [array(0x100000 * (1 + at), shape, np.float32) for at, shape in enumerate(shapes.values())]
+    plan.run(plan.args_type(*operands), workspace=array(0x900000, (plan.workspace_size,), np.uint8))
+    found = ["_".join(kernel_of(launch[1])) for launch in driver.launches]
+    assert found == ["rms_norm_stage1_backward_few_rows", "rms_norm_stage2_of_one_backward_vec"]

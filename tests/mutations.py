@@ -379,13 +379,6 @@ MUTATIONS = (
     ),
     Mutation(
         CUDA + "split_across.cuh",
-        "operands.template load<1>(groups, args, split, begin);",
-        "operands.template load<1>(groups, args, split, begin + 1);",
-        moves("splits across"),
-        "rows of one element are reduced to anything",
-    ),
-    Mutation(
-        CUDA + "split_across.cuh",
         "if constexpr (IN_TURN) load(turn, first + TURNS * apart);",
         "if constexpr (IN_TURN) load(turn, first + apart);",
         moves("moments across, a group while others come"),

@@ -66,28 +66,28 @@ class PlanOfOneElement(Plan):
     def __init__(self, descriptor, stream, backend: BackendKind):
         super().__init__(descriptor, stream, backend)
         alone = all([self._extent(dim) == 1 for dim in self.operation.along])
-        self._form = OfOneElement(self) if alone else None
-        if self._form is not None:
-            self.vectors = tuple(map(or_, self.vectors, self._form.plan.vectors))
+        self._elementwise = OfOneElement(self) if alone else None
+        if self._elementwise is not None:
+            self.vectors = tuple(map(or_, self.vectors, self._elementwise.plan.vectors))
 
     def _launch(self, checked: Sequence[View | int | float]) -> Launches:
-        return super()._launch(checked) if self._form is None else self._form
+        return super()._launch(checked) if self._elementwise is None else self._elementwise
 
     def _geometry(self, checked: Sequence[View | int | float]) -> Geometry:
-        return super()._geometry(checked) if self._form is None else SEVERAL_KERNELS
+        return super()._geometry(checked) if self._elementwise is None else SEVERAL_KERNELS
 
     def served_by(self, checked: Sequence[View | int | float]) -> KernelSku:
-        if self._form is None:
+        if self._elementwise is None:
             return super().served_by(checked)
-        return self._form.plan.served_by(self._form.operands(checked))
+        return self._elementwise.plan.served_by(self._elementwise.operands(checked))
 
     def _check_layout(self, checked: list) -> None:
-        if self._form is None:
+        if self._elementwise is None:
             super()._check_layout(checked)
         else:
-            self._form.plan._check_layout(self._form.operands(checked))
+            self._elementwise.plan._check_layout(self._elementwise.operands(checked))
 
     def _run_on_cpu(self, checked: list) -> bool:
-        if self._form is None:
+        if self._elementwise is None:
             return super()._run_on_cpu(checked)
-        return self._form.plan._run_on_cpu(self._form.operands(checked))
+        return self._elementwise.plan._run_on_cpu(self._elementwise.operands(checked))

@@ -83,12 +83,11 @@ class SplitReductionKernels(ReducedRows):
         self._wide = max(3, min(5, (TUNED.split_line_bytes // vector - 1).bit_length()))
         lines = -(-self.count // (self.lanes << self._wide)) * self.segments
         self._lone = (  # few short rows across: a block takes all of each, and no kernel joins splits
-            not self.in_slabs
-            and TUNED.split_places < self.accumulators <= TUNED.split_lone_places
+            TUNED.split_places < self.accumulators <= TUNED.split_lone_places
             and self.count * self.length <= TUNED.split_lone_elements
         )
         places = self.accumulators if self._lone else TUNED.split_places
-        self._across = self._of_slabs() if self.in_slabs else self._cut((places,), lines)
+        self._across = self._of_slabs(places) if self.in_slabs else self._cut((places,), lines)
         if not any(each.how in _ADDED for each in operation.analysis.split):
             self._across = self._one_after_another(self._across, lines)
         self._alone = self.segments == 1 and self.accumulators <= TUNED.split_threads  # a block takes a row
@@ -101,9 +100,9 @@ class SplitReductionKernels(ReducedRows):
         span = self._span([span for span in spans if span <= self.accumulators] or [self.accumulators], lines)
         return Cut(SEGMENT, self.accumulators, span, self.segments * (self.accumulators // span))
 
-    def _of_slabs(self) -> Cut:
-        """Splits of slabs beside each other, one a thread."""
-        span = min(TUNED.split_places, 1 << (self.slabs - 1).bit_length())
+    def _of_slabs(self, places: int) -> Cut:
+        """Splits of slabs beside each other, one a thread; of so many at most."""
+        span = 1 << (min(places, self.slabs) - 1).bit_length()
         return Cut(self.slab * span, 1, span, -(-self.slabs // span))
 
     def _span(self, spans: Sequence[int], lines: int) -> int:

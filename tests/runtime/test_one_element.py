@@ -71,9 +71,9 @@ def test_the_element_is_the_sum(plan_class):
             with np.errstate(all="ignore"):
                 plan.execute(operands)
             expected = [each.tobytes() for each in operands]
-            form = plan._form.plan
+            form = plan._elementwise.plan
             views = [view_of(each, "operand") for each in operands]
-            shapes = [view.shape for view in plan._form.operands(views)]
+            shapes = [view.shape for view in plan._elementwise.operands(views)]
             assert shapes == list(form.shapes)
             for backend in (BackendKind.REFERENCE, *backends):
                 outputs = [np.full_like(each, 1) for each in operands[len(plan.operation.inputs) :]]

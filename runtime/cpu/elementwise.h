@@ -4,6 +4,11 @@
 #include "reductions.cuh"
 #include "blocks.h"
 
+constexpr i64 STRETCH = 4096;  // elements that are computed where they lie, at a time
+
+// Whether elements are in memory what formulas take, or make: of these no blocks are needed.
+template <typename E, typename V> constexpr bool as_it_stands = same<storage_t<E>, V> && !IS_PLACE<E>;
+
 // The inputs of a program that have a value for each element.
 template <typename P, typename L, typename S> struct ElementBlocksOf;
 template <typename P, typename... I, int... i> struct ElementBlocksOf<P, List<I...>, Seq<i...>> {
@@ -19,6 +24,18 @@ template <typename P, typename... I, int... i> struct ElementBlocksOf<P, List<I.
   }
   void load(i64 first, int count) { (load_block(get<i>(values), get<i>(lines), first, count), ...); }
   typename P::Element element(int lane) const { return {get<i>(values)[lane]...}; }
+
+  // The elements where they lie, if they are neighbours; `begin` is the first byte of one array of them.
+  static constexpr bool STAND = (as_it_stands<typename I::element, formula_t<C, typename I::element>> && ... && true);
+  struct Places {
+    Tuple<const storage_t<typename I::element>*...> of;
+    typename P::Element element(i64 index) const { return {get<i>(of)[index]...}; }
+  };
+  bool neighbours() const { return ((get<i>(lines).step == 1) && ... && true); }
+  Places places() const { return {{get<i>(lines).data + get<i>(lines).offset...}}; }
+  bool at(const void* begin) const {
+    return ((static_cast<const void*>(get<i>(lines).data + get<i>(lines).offset) == begin) || ... || false);
+  }
 };
 template <typename P, typename L> using ElementBlocksIn = ElementBlocksOf<P, L, typename L::Index>;
 template <typename P> using ElementBlocks = ElementBlocksIn<P, typename OfRole<1, typename P::Inputs>::type>;
@@ -61,7 +78,10 @@ template <typename P, typename L, typename S> struct ResultLinesOf;
 template <typename P, typename... O, int... o> struct ResultLinesOf<P, List<O...>, Seq<o...>> {
   using E = Elementwise<P>;
   template <typename R> using Kept = kept_t<typename R::element, formula_t<typename P::C, typename R::element>>;
-  using Values = Tuple<Kept<O>[BLOCK]...>;
+  struct Values {
+    Tuple<Kept<O>[BLOCK]...> of;
+    template <typename V> void set(int lane, const V& value) { ((get<o>(of)[lane] = Kept<O>(get<o>(value))), ...); }
+  };
   Tuple<Line<typename O::element>...> lines;
 
   template <typename Args> ResultLinesOf(const Args& args, const Coordinates& start) {
@@ -71,37 +91,49 @@ template <typename P, typename... O, int... o> struct ResultLinesOf<P, List<O...
                        get<E::OUTPUTS_AT + o>(args.items).strides.of[AXES - 1]}),
      ...);
   }
-  template <typename V> static void set(Values& values, int lane, const V& value) {
-    ((get<o>(values)[lane] = Kept<O>(get<o>(value))), ...);
-  }
   void store(const Values& values, i64 first, int count) const {
-    (store_block(get<o>(values), get<o>(lines), first, count), ...);
+    (store_block(get<o>(values.of), get<o>(lines), first, count), ...);
+  }
+
+  // The same of places as of inputs.
+  static constexpr bool STAND = (as_it_stands<typename O::element, Kept<O>> && ...);
+  struct Places {
+    Tuple<storage_t<typename O::element>*...> of;
+    template <typename V> void set(i64 index, const V& value) {
+      ((get<o>(of)[index] = narrow_to<typename O::element>::from(Kept<O>(get<o>(value)))), ...);
+    }
+  };
+  bool neighbours() const { return ((get<o>(lines).step == 1) && ...); }
+  Places places() const { return {{get<o>(lines).data + get<o>(lines).offset...}}; }
+  // Whether some are where inputs are: what is computed there could not be computed once more.
+  template <typename I> bool in_place_of(const I& inputs) const {
+    return (inputs.at(get<o>(lines).data + get<o>(lines).offset) || ...);
   }
 };
 template <typename P, typename L> using ResultLinesIn = ResultLinesOf<P, L, typename L::Index>;
 template <typename P> using ResultLines = ResultLinesIn<P, typename P::Outputs>;
 
-template <typename P, int FAST>
-inline void compute(
-    typename ResultLines<P>::Values& to, const P& program, const ElementBlocks<P>& in, int begin, int end) {
-  const P own = program;  // no store may change it
+// From blocks to blocks, or from places to others; their addresses and the program are copied, so that no store may
+// change them.
+template <int FAST, typename To, typename P, typename From, typename Index>
+inline void compute(To& to, const P& program, const From& in, Index begin, Index end) {
+  const P own = program;
   without_branches([&] {
-    for (int lane = begin; lane < end; ++lane)
-      ResultLines<P>::set(to, lane, own.template of<FAST>(in.element(lane)));
+#pragma GCC ivdep
+    for (Index lane = begin; lane < end; ++lane) to.set(lane, own.template of<FAST>(in.element(lane)));
   });
 }
 
 // Elements that share a program, in the form that it and they allow.
-template <typename P>
-inline void compute_run(
-    typename ResultLines<P>::Values& to, const P& program, const ElementBlocks<P>& in, int begin, int end) {
-  if (!program.fast()) return compute<P, GENERAL>(to, program, in, begin, end);
+template <typename To, typename P, typename From, typename Index>
+inline void compute_run(To& to, const P& program, const From& in, Index begin, Index end) {
+  if (!program.fast()) return compute<GENERAL>(to, program, in, begin, end);
   if constexpr (RANGED<P>) {
     int within = 1;
-    for (int lane = begin; lane < end; ++lane) within &= program.within(in.element(lane));
-    if (within) return compute<P, FAST_WITHIN>(to, program, in, begin, end);
+    for (Index lane = begin; lane < end; ++lane) within &= program.within(in.element(lane));
+    if (within) return compute<FAST_WITHIN>(to, program, in, begin, end);
   }
-  compute<P, FAST_FORM>(to, program, in, begin, end);
+  compute<FAST_FORM>(to, program, in, begin, end);
 }
 
 template <typename P> void cpu_elementwise(const void* arguments, i64 begin, i64 end) {
@@ -119,6 +151,20 @@ template <typename P> void cpu_elementwise(const void* arguments, i64 begin, i64
     const ResultLines<P> out(args, start);
     P program = whole;
     i64 last = from;  // the run that `program` is for ends here
+    if constexpr (ElementBlocks<P>::STAND && ResultLines<P>::STAND)
+      if (in.neighbours() && out.neighbours() && !(E::HAS_RUNS && shared.changes) && !out.in_place_of(in)) {
+        const auto elements = in.places();
+        auto results = out.places();
+        for (i64 first = from, until; first < to; first = until) {
+          if (E::HAS_RUNS && first >= last) {
+            last = (first / shared.run + 1) * shared.run;
+            program = E::made(args, shared.at(first), scalars);
+          }
+          until = min(min(to, first + STRETCH), E::HAS_RUNS ? last : to);
+          compute_run(results, program, elements, first, until);
+        }
+        continue;
+      }
     for (i64 first = from; first < to; first += BLOCK) {
       const int count = int(min(i64(BLOCK), to - first));
       typename ResultLines<P>::Values values;
@@ -126,7 +172,7 @@ template <typename P> void cpu_elementwise(const void* arguments, i64 begin, i64
       if (E::HAS_RUNS && shared.changes) {
         for (int lane = 0; lane < count; ++lane) {
           const P own = E::made(args, shared.at(first + lane), scalars);
-          ResultLines<P>::set(values, lane, E::value(own, in.element(lane)));
+          values.set(lane, E::value(own, in.element(lane)));
         }
       } else {
         for (int done = 0; done < count;) {
@@ -135,7 +181,7 @@ template <typename P> void cpu_elementwise(const void* arguments, i64 begin, i64
             program = E::made(args, shared.at(first + done), scalars);
           }
           const int until = E::HAS_RUNS ? int(min(i64(count), last - first)) : count;
-          compute_run<P>(values, program, in, done, until);
+          compute_run(values, program, in, done, until);
           done = until;
         }
       }

@@ -6,14 +6,15 @@ import ctypes
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from math import prod
-from typing import TYPE_CHECKING
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skuda.arrays.views import View
+from skuda.arrays.views import CPU, View
 from skuda.cpu import library
 from skuda.cpu.source import PIECE
 from skuda.errors import Unsupported
@@ -27,9 +28,11 @@ from skuda.schedules.row_reduction import RowKernels
 from skuda.schedules.variant import CPU_ELEMENTWISE, CPU_ROWS, CPU_SCANS
 
 if TYPE_CHECKING:
+    from skuda.launch.prepared import Launch
     from skuda.plans.plan import Plan
 
-ALONE = 1 << 17  # elements from which on threads pay for what it takes to wake them
+ALONE = 1 << 14  # elements: fewer are one thread's, whatever is made of them
+WAKE = 4e-4  # seconds of work that are worth waking threads for
 SHARES = 4  # of a thread, so that all end together
 
 
@@ -73,30 +76,48 @@ def run(plan: Plan, checked: Sequence[View | int | float]) -> None:
         CompileError: the compiler refused a kernel; nothing is written then.
     """
     launch = plan.launch_for(checked)
-    scratch = np.empty(launch.workspace, np.uint8)
+    scratch = scratch_of(launch.workspace)
     steps = []
     for each, filled in launch.launches(checked, scratch.ctypes.data):
         function = library.kernel(*each.source, each.entries[0])
         steps.append((function, each.slots.pack(filled)[0], each.grid))
     elements = max([prod(shape) for shape in plan.shapes])
     for function, memory, units in steps:
-        _share(function, ctypes.addressof(memory), units, elements)
+        _share(elements, function, ctypes.addressof(memory), units)
 
 
-def _share(function: library.Kernel, arguments: int, units: int, elements: int) -> None:
-    """Some units of work, by one thread or by all: this one takes shares too, and does not wait for those that come
-    when none is left."""
+def scratch_of(size: int) -> np.ndarray:
+    """So many bytes."""
+    return np.empty(size, np.uint8)
+
+
+def starting(launches: Sequence[Launch], elements: int) -> dict[str, Any]:
+    """What starts launches on the CPU, by the names that `launch.fast_path_text` has for it."""
+    found: dict[str, Any] = dict.fromkeys(("context", "current_context", "launch_kernel"))
+    found["home"] = CPU
+    for which, launch in enumerate(launches):
+        found |= {f"function{which}": library.kernel(*launch.source, launch.entries[0]), f"shared{which}": 0}
+        found |= {f"start{which}_0": partial(_share, elements), f"grid{which}_0": launch.grid, f"threads{which}_0": 1}
+    return found
+
+
+def _share(elements: int, function: library.Kernel, arguments: int, units: int) -> None:
+    """Some units of work, by one thread or by all: by the time of the first share this one knows whether the others are
+    worth waking. It takes shares too, and does not wait for those that come when none is left."""
     shares = min(units, threads() * SHARES) if elements >= ALONE else 1
     if shares <= 1:
-        function(arguments, 0, units)
-        return
-    numbers = count()
+        return function(arguments, 0, units)
+    begun = perf_counter()
+    function(arguments, 0, units // shares)
+    if (perf_counter() - begun) * (shares - 1) < WAKE:
+        return function(arguments, units // shares, units)
+    numbers = count(1)
 
     def work() -> None:
         while (share := next(numbers)) < shares:
             function(arguments, units * share // shares, units * (share + 1) // shares)
 
-    others = [_pool().submit(work) for _ in range(min(shares, threads()) - 1)]
+    others = [_pool().submit(work) for _ in range(min(shares - 1, threads()) - 1)]
     work()
     for each in others:
         if not each.cancel():

@@ -1,6 +1,6 @@
 """The fast path from plain arrays to a launch: checks and parameters in one function without a loop.
 
-Most calls have contiguous, aligned CuPy arrays or torch tensors on one GPU, each in memory of its own. For these a
+Most calls have contiguous, aligned arrays of CuPy, NumPy or torch on one device, each in memory of its own. For these a
 plan has a function that compares each operand with what is expected, writes the pointers into a parameter block and
 launches. It refuses whatever is different and never says why: then the plan checks in full.
 
@@ -20,18 +20,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skuda.arrays.libraries import (
-    cupy_dtype,
     device_of,
+    dtype_of,
     library_of_plain,
     plain_library,
+    pointer_of,
     stream_handle,
-    torch_dtypes,
 )
 from skuda.arrays.views import View, contiguous_strides
 from skuda.launch.arguments import may_coincide
 from skuda.launch.fast_path_text import ARRAY, FULL, INTEGER, REAL, SHAPE, Text, factory
 from skuda.launch.prepared import FastPath, Launch, Ready, Repeated, refuse
 from skuda.model.dtypes import DTYPES
+from skuda.model.sku import BackendKind
 
 if TYPE_CHECKING:
     from skuda.plans.axis_views import AxisView
@@ -44,16 +45,16 @@ def fast_path_of(plan: Plan, types: tuple[type, ...], device: int, axis_views: t
     """The fast path of a plan for operands of these types on this device; `refuse` where there is none.
 
     Args:
-        plan: a plan of the CUDA backend whose output has elements.
+        plan: a plan whose output has elements, of the backend CUDA or CPU.
         types: of each operand, inputs first.
-        device: CUDA ordinal.
+        device: CUDA ordinal, or the CPU.
         axis_views: of each operand in the array that is given for it; none where that is the operand.
 
     Returns:
         What takes the operands, a stream (None: the plan's, else the library's current) and whether it may allocate a
         workspace, and returns whether it has launched. It may be called by several threads at once.
     """
-    library = plain_library(types[-1])
+    library = _library(plan, types)
     kinds = tuple([_kind(plan, index, cls, library) for index, cls in enumerate(types)])
     if library is None or None in kinds:
         return refuse
@@ -72,7 +73,7 @@ def ready_of(
         What takes the values, the attributes, the options and a stream, and returns what the call returns; None where
         it does not serve the call, a `Repeated` where a gradient has to be recorded. None if there is none.
     """
-    library = plain_library(types[-1])
+    library = _library(plan, types)
     kinds = tuple([_kind(plan, index, cls, library) for index, cls in enumerate(types)])
     if library is None or None in kinds:
         return None
@@ -98,6 +99,12 @@ def _launches_of(plan: Plan, kinds: tuple[str, ...], axis_views: tuple[AxisView,
             checked.append(index + 1)
     launch = plan.launch_for(checked)
     return launch.launches(checked, (len(kinds) + 1) * _APART), launch.workspace
+
+
+def _library(plan: Plan, types: tuple[type, ...]) -> str | None:
+    """The library of the last operand's type, if a plan's backend can have such arrays."""
+    library = plain_library(types[-1])
+    return None if library == ("cupy" if plan.backend is BackendKind.CPU else "numpy") else library
 
 
 def _kind(plan: Plan, index: int, cls: type, library: str | None) -> str | None:
@@ -146,9 +153,11 @@ class _Maker:
             for other in range(output)
             if kinds[other] in (FULL, ARRAY) and not (other >= inputs and _halves(axis_views, other, output))
         )
-        private = hasattr(types[-1], "_c_contiguous")
-        contiguous = {"cupy": "_c_contiguous" if private else "flags.c_contiguous", "torch": "is_contiguous()"}
-        handle = _STREAMS[library] if plan.stream is None else "current"
+        private = hasattr(types[-1], "_c_contiguous")  # of CuPy
+        contiguous = "is_contiguous()" if library == "torch" else "_c_contiguous" if private else "flags.c_contiguous"
+        on_cpu = plan.backend is BackendKind.CPU
+        self._on_cpu = plan.on_threads if on_cpu else None  # what starts launches there
+        handle = "0" if on_cpu else _STREAMS[library] if plan.stream is None else "current"
         self._library, self._types = library, types
         launches, workspace = _launches_of(plan, kinds, axis_views)
         self.launches: list[Launch] = [launch for launch, _ in launches]
@@ -161,10 +170,11 @@ class _Maker:
             blocks.append((launch.slots, blank))
 
         def block() -> tuple:
-            """Of each launch a parameter block: its words as integers and as reals, its address for the driver."""
+            """Of each launch a parameter block: its words as integers and as reals, its address for what launches."""
             found: list = []
             for slots, blank in blocks:
                 memory, parameters = slots.pack(blank.copy())
+                parameters = ctypes.addressof(memory) if on_cpu else parameters
                 found += [memory, (ctypes.c_double * len(memory)).from_buffer(memory), parameters]
             return tuple(found)
 
@@ -172,22 +182,23 @@ class _Maker:
             "block": block,
             "pool": [],  # blocks that no call uses now: the driver reads one without holding the interpreter's lock
             "stream_handle": stream_handle,
-            "current": own.current if plan.stream is None else plan.stream,
+            "current": own.current if plan.stream is None and not on_cpu else plan.stream,
             "elsewhere": self._elsewhere,
             "scratch_of": own.scratch,
+            "pointer_of": pointer_of,
             "room": workspace,
             "flat": (workspace,),
             "one": (1,),
-            "byte": cupy_dtype(_BYTE) if library == "cupy" else torch_dtypes()[_BYTE],
+            "byte": dtype_of[library](_BYTE),
         }
         steps = tuple([self._step(which, *launch, workspace > 0) for which, launch in enumerate(launches)])
-        self._pattern = library, kinds, inputs, pairs, contiguous[library], handle, steps, workspace > 0
+        self._pattern = library, kinds, inputs, pairs, contiguous, handle, steps, workspace > 0, on_cpu
         for index, kind in enumerate(kinds):
             word, storage = DTYPES[plan.words[index]], storages[index]
             expected = {"type": types[index]}
             if kind in (FULL, ARRAY):
                 expected |= {
-                    "element": cupy_dtype(storage) if library == "cupy" else torch_dtypes()[storage],
+                    "element": dtype_of[library](storage),
                     "shape": shapes[index],
                     "spread": shapes[index] if axis_views else _spread(plan, index),
                     "below": -sizes[index],
@@ -241,7 +252,8 @@ class _Maker:
         library = library_of_plain(self._types[-1])
         known = {f"attribute{index}": value for index, value in enumerate(attributes)}
         known |= {"named": tuple.__new__, "results": self._results}
-        known |= {"asked": asked, "empty": library.contiguous, "wrote": library.wrote}
+        empty = library.contiguous_on_cpu if self._on_cpu else library.contiguous
+        known |= {"asked": asked, "empty": empty, "wrote": library.wrote}
         known |= library.followers
         known["whole"] = [int for _ in asked[SHAPE] or ()]
         known["repeated"] = repeated = Repeated(attributes, asked)
@@ -255,6 +267,8 @@ class _Maker:
 
     def _on(self, device: int) -> dict[str, Any]:
         """What launches on a device: of each launch, its kernels."""
+        if self._on_cpu:
+            return self._on_cpu(self.launches)
         found: dict[str, Any] = {"home": device}
         for which, launch in enumerate(self.launches):
             loaded = launch.on(device)

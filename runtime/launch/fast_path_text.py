@@ -54,16 +54,17 @@ class Text:
         handle: str,
         steps: tuple[tuple, ...],
         has_workspace: bool,
+        on_cpu: bool,
     ):
-        self.is_torch = library == "torch"
+        self.is_torch, self.is_numpy, self.on_cpu = library == "torch", library == "numpy", on_cpu
         self.inputs, self.all = range(inputs), range(len(kinds))
         self.outputs = self.all[inputs:]
         self.pairs, self.contiguous, self.handle = pairs, contiguous, handle
         self.arrays = [index for index in self.all if kinds[index] in (FULL, ARRAY)]
         self.steps, self.has_workspace = steps, has_workspace
         self.full = [index for index in self.arrays if kinds[index] == FULL]
-        # Each of several launches may take another array by vectors.
-        self.aligned = self.full if len(steps) == 1 else self.arrays
+        # Each of several launches may take another array by vectors; those of the CPU take elements.
+        self.aligned = [] if on_cpu else self.full if len(steps) == 1 else self.arrays
         self.reals = [index for index in self.all if kinds[index] == REAL]
         self.integers = [index for index in self.all if kinds[index] == INTEGER]
 
@@ -77,8 +78,7 @@ class Text:
             *self._read(self.arrays, "device", "False"),
             *self._apart("False"),
             *self._numbers("False"),
-            "if device != home:",
-            "    return elsewhere(values, stream)",
+            *([] if self.on_cpu else ["if device != home:", "    return elsewhere(values, stream)"]),
             *self._launch(),
             "return True",
         ]
@@ -122,7 +122,7 @@ class Text:
             "    return None",
             *watched,
             *self._read(inputs, "home", before=followed),
-            *self._refused(["current_context() != context"]),
+            *self._elsewhere(),
             *self._numbers(),
             "if out is None:",
             *_indented(new),
@@ -151,7 +151,7 @@ class Text:
         body = [
             *(self._refused([*_SEES, "gradients()", *self._types(self.inputs)]) if alone else []),
             *self._read(inputs, "home", before=[], below=True),
-            *self._refused(["current_context() != context"]),
+            *self._elsewhere(),
             *self._numbers(),
             "stream = None",
             *self._new(),
@@ -161,6 +161,10 @@ class Text:
         head = f"def made({', '.join(f'v{index}' for index in self.inputs)}):"
         names = ["named", "results", "empty", *[f"strides{index}" for index in self.outputs]]
         return self._made(head, body, [*names, *_WATCHERS], [inputs])
+
+    def _elsewhere(self) -> list[str]:
+        """A call on another device than the current one is refused."""
+        return [] if self.on_cpu else self._refused(["current_context() != context"])
 
     def _new(self) -> list[str]:
         lines = []
@@ -175,7 +179,7 @@ class Text:
     def _made(self, head: str, body: list[str], more: list[str], told: Sequence[Sequence[int]] = ()) -> str:
         """What makes the function; `told`: the groups of tensors of which it remembers what told them alike."""
         names = "block pool stream_handle current home context current_context launch_kernel".split()
-        names += ["room", "flat", "one", "byte", "scratch_of", *more]
+        names += ["room", "flat", "one", "byte", "scratch_of", "pointer_of", *more]
         names += [f"type{index}" for index in self.all]
         for index in self.arrays:
             names += [f"{name}{index}" for name in ("element", "shape", "below", "above", "mask", "single", "spread")]
@@ -205,6 +209,8 @@ class Text:
     def _pointer(self, index: int) -> list[str]:
         if self.is_torch:
             return [f"p{index} = v{index}.data_ptr()"]
+        if self.is_numpy:
+            return [f"p{index} = pointer_of(v{index})"]
         return [f"m{index} = v{index}.data", f"p{index} = m{index}.ptr"]
 
     def _read(
@@ -228,8 +234,8 @@ class Text:
         """
         on = "v{}.get_device()" if self.is_torch else "m{}.device_id"
         pointers = [line for index in indices for line in self._pointer(index)]
-        found = [f"device = {on.format(indices[-1])}"] if device == "device" else []
-        others = indices[:-1] if found else indices
+        found = [f"device = {on.format(indices[-1])}"] if device == "device" and not self.on_cpu else []
+        others = [] if self.on_cpu else indices[:-1] if found else indices
         what = [f"v{index}.dtype is not element{index}" for index in indices]
         for index in indices:
             spread = "" if index in self.full else f" and v{index}.shape != spread{index}"
@@ -237,9 +243,11 @@ class Text:
         what += [f"not v{index}.{self.contiguous}" for index in indices]
         if self.is_torch:
             # What is lazily negated is every second number of a complex tensor: contiguous if it is one element alone.
-            what += [f"not v{index}.is_cuda" for index in indices]
+            what += [f"not v{index}.{'is_cpu' if self.on_cpu else 'is_cuda'}" for index in indices]
             what += [f"single{index} and v{index}.is_neg()" for index in indices]
             what += [f"{recorded}v{index}.requires_grad" for index in indices if index in self.outputs]
+        if self.is_numpy:
+            what += [f"not v{index}.flags.writeable" for index in indices if index in self.outputs]
         what += [f"{on.format(index)} != {device}" for index in others]
         places = []
         aligned = [f"p{index}" for index in indices if index in self.aligned]
@@ -320,16 +328,20 @@ class Text:
                 blocks = f"grid{name}, 1, 1, threads{name}, 1, 1, shared{which}"
                 direct = f"function{which}, {blocks}, handle, {parameters}, 0"
                 elsewhere.append(through)
+                if self.on_cpu:
+                    launches.append(f"start{name}(function{which}, {parameters}, grid{name})")
+                    continue
                 at_once = f"launch_kernel({direct})"
                 first = f"{through} if handle else {at_once}" if of_few else through if dependent else at_once
                 launches.append(through if kernel else first)
-        if not there:
+        if not there and not self.on_cpu:
             launches = ["if current_context() == context:", *_indented(launches), "else:", *_indented(elsewhere)]
         scratch = []
         if self.has_workspace:
             on_another = "scratch_of(room, home, handle)"
             made = f"empty(flat, one, byte) if stream is None else {on_another}" if there else on_another
-            scratch = [f"scratch = {made}", "base = scratch.data_ptr()" if self.is_torch else "base = scratch.data.ptr"]
+            of = "{}.data_ptr()" if self.is_torch else "pointer_of({})" if self.is_numpy else "{}.data.ptr"
+            scratch = [f"scratch = {made}", f"base = {of.format('scratch')}"]
         return [
             f"handle = {self.handle} if stream is None else stream_handle(stream)",
             *scratch,

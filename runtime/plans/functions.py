@@ -26,7 +26,7 @@ from skuda.errors import InvalidProblem, SkudaError, shown
 from skuda.launch.prepared import FastPath, Ready, Repeated, refuse
 from skuda.model.descriptor import is_element, is_number
 from skuda.plans.plan import Plan
-from skuda.plans.selection import MOST, checked_flag, checked_shape, checked_words, plain, plan_for
+from skuda.plans.selection import MOST, OF_PLANS, checked_flag, checked_shape, checked_words, plain, plan_for
 
 if TYPE_CHECKING:
     from skuda.plans.axis_views import AxisViewPlan
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _FAST_PATHS: dict[tuple, tuple[Plan, FastPath, Ready | None]] = {}
 # Of each operation, what serves a call that repeats the last one: it needs no key.
 _READY: dict[type[Plan], Ready] = {}
+OF_PLANS += [_FAST_PATHS, _READY]
 # What `call_without` knows of an operation whose inputs are of some types, NoneType among them.
 _FORMS: dict[tuple, tuple] = {}
 _FORM_PLANS: dict[tuple[type[Plan], str], tuple] = {}  # what `form_of` has found

@@ -17,6 +17,7 @@ from skuda.model.sku import Direction
 from skuda.plans import functions
 from skuda.plans.axis_views import AxisView
 from skuda.plans.plan import Plan
+from skuda.plans.selection import OF_PLANS
 
 
 class Parts(NamedTuple):
@@ -36,6 +37,7 @@ class Parts(NamedTuple):
 PARTS: dict[str, Parts] = {}  # by the name of the framework
 # Of an operation and the input that the array is given for, what serves a call that repeats the last one.
 _READY: dict[tuple[type[Plan], int], Ready] = {}
+OF_PLANS.append(_READY)
 
 
 def call_of_halves(

@@ -86,8 +86,3 @@ class PlanOfOneElement(Plan):
             super()._check_layout(checked)
         else:
             self._elementwise.plan._check_layout(self._elementwise.operands(checked))
-
-    def _run_on_cpu(self, checked: list) -> bool:
-        if self._elementwise is None:
-            return super()._run_on_cpu(checked)
-        return self._elementwise.plan._run_on_cpu(self._elementwise.operands(checked))

@@ -384,6 +384,7 @@ class Plan:
             return None
         if self.backend is not BackendKind.CUDA:
             if self.backend is BackendKind.CPU and self._run_on_cpu(checked):
+                self.learn(values)
                 return None
             if any(isinstance(value, View) and len(value.shape) > _FEW_AXES for value in checked):
                 self._check_layout(checked)
@@ -414,7 +415,7 @@ class Plan:
         Returns:
             Their fast path, `refuse` if there is none, None the first time.
         """
-        if self.numel == 0 or self.backend is not BackendKind.CUDA:
+        if self.numel == 0 or self.backend is BackendKind.REFERENCE:
             return refuse
         types = tuple(map(type, values))
         key = (*axis_views, *types)
@@ -439,7 +440,7 @@ class Plan:
         types = tuple(map(type, values))
         library = plain_library(types[-1])
         device = device_of[library](values[-1]) if library else CPU
-        return ready_of(self, types, device, axis_views, call) if device != CPU else None
+        return ready_of(self, types, device, axis_views, call)
 
     def _handle(self, ready: PreparedLaunch, stream) -> int:
         if stream is not None:
@@ -470,6 +471,10 @@ class Plan:
             self._sku = self._sku_of(self.backend)
             return False
         return True
+
+    def on_threads(self, launches: Sequence[Launch]) -> dict[str, Any]:
+        """What starts launches on the CPU (`cpu.kernels.starting`)."""
+        return _cpu().starting(launches, max(map(prod, self.shapes)))
 
     def _run_reference(self, checked: list) -> None:
         self._evaluate(self._arrays(checked))

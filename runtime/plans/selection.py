@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from skuda.plans.axis_views import AxisViewPlan, ChosenAxes
 
 _PLANS: dict[tuple, Plan] = {}
+OF_PLANS: list[dict] = [_PLANS]  # the caches that hold plans
 MOST = 4096  # entries of a cache of calls
 LAUNCH = 3e-5  # seconds that a kernel of the CPU takes where there is little to do
 PATIENCE = 1.0  # seconds, about as many as a compiler takes
@@ -71,8 +72,9 @@ def plan_for(
 
 
 def forget() -> None:
-    """Drops the plans that are kept: the next calls select theirs anew."""
-    _PLANS.clear()
+    """Drops the plans that are kept, and what serves calls by them: the next calls select theirs anew."""
+    for cache in OF_PLANS:
+        cache.clear()
 
 
 def _in_key(value) -> tuple:

@@ -248,12 +248,14 @@ def test_a_library_is_kept_and_believed_only_whole(anew, monkeypatch):
     compiled = []
     monkeypatch.setattr(library, "_compile", lambda *args, inner=library._compile: compiled.append(inner(*args)))
     library.kernel.cache_clear()
+    selection.forget()
     skuda.relu(x)
     assert compiled == []
     whole = kept.read_bytes()
     kept.unlink()
     kept.write_bytes(whole[:100] + b"?" + whole[101:])
     library.kernel.cache_clear()
+    selection.forget()
     assert skuda.relu(x).min() == 0
     assert len(compiled) == 1 and kept.read_bytes()[100:101] != b"?"
 

@@ -182,7 +182,7 @@ MUTATIONS = (
     # ---- headers: elementwise schedules ----
     Mutation(
         CUDA + "vec.cuh",
-        "const i32 low = LAYOUT == SHIFTED ? MARGIN : 0;",
+        "const i32 low = are_shifted(LAYOUT) ? MARGIN : 0;",
         "const i32 low = 0;",
         moves("shifted vectors"),
         "shifted vectors are read before the first element",

@@ -26,7 +26,7 @@ from skuda.schedules.row_variants import FEW_ROWS, PORTABLE_CLUSTER, ClusterVari
 from skuda.schedules.scan_variants import ScanVariant
 from skuda.schedules.slab_variants import SlabVariant
 from skuda.schedules.stripe_variants import StripeVariant
-from skuda.schedules.variant import COLUMNS, GROUPS, STAGES, TABULATE, TILE, VEC, RowMode, Variant
+from skuda.schedules.variant import COLUMNS, GROUPS, SHIFTED, STAGES, TABULATE, TILE, VEC, RowMode, Variant
 
 
 def kernel_of(entry: str) -> tuple[str, str]:
@@ -85,7 +85,7 @@ def lay_out(shape: tuple[int, ...], how: str) -> ArrayLayout:
     return ArrayLayout(shape, tuple(strides[: len(shape)]), start, start + (2 if how == "padded" else step) * count)
 
 
-FOR_MANY = (VEC, TABULATE, GROUPS, COLUMNS)  # what few elements do not reach
+FOR_MANY = (VEC, SHIFTED, TABULATE, GROUPS, COLUMNS)  # what few elements do not reach
 
 
 @dataclass(frozen=True)

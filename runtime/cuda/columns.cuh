@@ -8,8 +8,9 @@
 // A thread takes the vectors of one position in DEPTH rows below each other.
 //
 // A table without gaps may be cut into rows of any number of vectors after which the columns are the same again: then
-// its own rows need be no whole number of vectors. `lead` elements come before its first vector; they and those after
-// its last one are the edges, which one more block takes.
+// its own rows need be no whole number of vectors. So may a stack of such tables, whose rows have the same inputs in each.
+// `lead` elements come before its first vector; they and those after its last one are the edges, which one more block
+// takes.
 struct Columns {
   i64 units, blocks;  // threads and blocks that take vectors
   i64 rows, last;     // rows of a table; vectors in its last row
@@ -102,9 +103,10 @@ template <typename E, int N, int ROWS> struct EntriesOfRows {
   __device__ void load(bool, const Run& run, const storage_t<E>* table, const Columns::Place& at) {
 #pragma unroll
     for (int next = 0; next < ROWS; ++next) {
-      const auto* from = stepped(stepped(table, ::min(at.row + next, at.near - 1), run.row), at.above, run.step);
-      first[next] = fetch(from);
-      last[next] = at.template straddles<N>() ? fetch(stepped(from, 1, run.step)) : first[next];
+      const auto* from = stepped(table, ::min(at.row + next, at.near - 1), run.row);
+      const i32 above = run.in_table(at.above);
+      first[next] = fetch(stepped(from, above, run.step));
+      last[next] = at.template straddles<N>() ? fetch(stepped(from, run.after(above), run.step)) : first[next];
     }
   }
   __device__ compute_t<E> at(const Columns::Place& at, int row, int lane) const {
@@ -117,12 +119,14 @@ template <int N, int ROWS> struct EntriesOfRows<Place, N, ROWS> {
 
   template <typename Run> static __device__ bool whole(const Run&, const Place*, const Columns::Place&) { return true; }
   template <typename Run> __device__ void load(bool, const Run& run, const Place* table, const Columns::Place& at) {
+    const i32 above = run.in_table(at.above);
 #pragma unroll
     for (int next = 0; next < ROWS; ++next) {
       const Place* row = stepped(table, ::min(at.row + next, at.near - 1), run.row);
-      first[next] = fetch(stepped(stepped(row, at.above, run.step), at.column, run.across)).index;
+      first[next] = fetch(stepped(stepped(row, above, run.step), at.column, run.across)).index;
     }
-    across = run.across / i64(sizeof(Place)), step = run.step / i64(sizeof(Place)) - across * at.width;
+    across = run.across / i64(sizeof(Place));
+    step = (run.after(above) - above) * (run.step / i64(sizeof(Place))) - across * at.width;
   }
   __device__ SharedPlace at(const Columns::Place& at, int row, int lane) const {
     return {first[row] + lane * across + (at.column + lane < at.width ? 0 : step), true};
@@ -155,11 +159,17 @@ struct ColumnMoves {
     i64 apart, step;
     __device__ storage_t<E> entry(i32 column, i32) const { return fetch(stepped(data, column, step)); }
   };
-  template <typename E> struct Run<PerRow<E>> {  // step: to the next row of the table; across: to the next column
+  // step: to the next row of the table; across: to the next column; period: rows of each of the tables of a stack.
+  template <typename E> struct Run<PerRow<E>> {
     const storage_t<E>* data;
     i64 apart, step, row, across;
+    Divide period;
+    __device__ i32 in_table(i32 above) const {
+      return period.divisor == 0 ? above : above - period(above) * i32(period.divisor);
+    }
+    __device__ i32 after(i32 row) const { return row + 1 == i32(period.divisor) ? 0 : row + 1; }
     __device__ storage_t<E> entry(i32 column, i32 above) const {
-      return fetch(stepped(stepped(data, above, step), column, across));
+      return fetch(stepped(stepped(data, in_table(above), step), column, across));
     }
   };
   template <typename E> struct Output {

@@ -4,9 +4,11 @@
 #include "index_space.cuh"
 
 // How the operands lie. ALIGNED: from 16-byte boundaries on; SHIFTED: from any element on; PITCHED: as ALIGNED, but in
-// lines of whole vectors with gaps between them, on 16-byte boundaries each; FEW: as ALIGNED, of so few elements that
-// the kernel is a dependent launch.
-enum { ALIGNED, SHIFTED, PITCHED, FEW };
+// lines of whole vectors with gaps between them, on 16-byte boundaries each; FEW, FEW_SHIFTED: as ALIGNED and SHIFTED, of
+// so few elements that the kernel is a dependent launch.
+enum { ALIGNED, SHIFTED, PITCHED, FEW, FEW_SHIFTED };
+constexpr bool are_shifted(int layout) { return layout == SHIFTED || layout == FEW_SHIFTED; }
+constexpr bool are_few(int layout) { return layout == FEW || layout == FEW_SHIFTED; }
 
 // Parameters change only from run to run of the row's elements, and repeat after `period` runs (0: never). `line`: its
 // elements, where there are lines.
@@ -74,7 +76,7 @@ template <typename E, int N> __device__ inline Lanes<E, N> load_around(const sto
 
 template <int LAYOUT, typename E, int N>
 __device__ inline Lanes<E, N> load_flat(const storage_t<E>* array, i32 first, i64 gaps) {
-  if constexpr (LAYOUT == SHIFTED) return load_around<E, N>(array, first);
+  if constexpr (are_shifted(LAYOUT)) return load_around<E, N>(array, first);
   if constexpr (IS_PLACE<E>) {
     // Known to be a multiple, so that neighbours which share a block of random words share its computation.
     const i64 begin = fetch(array + (first + gaps)).index & -i64(N);

@@ -34,7 +34,7 @@ struct VecMoves {
     template <int N, bool PAIRS> __device__ i32 lead() const { return ::lead<N, PAIRS, E>(data); }
     template <int N, int LAYOUT>
     __device__ void store(const Lanes<E, N>& lanes, const VecPosition<LAYOUT>& position) const {
-      ::store<LAYOUT != SHIFTED>(data, position.first + position.gaps(gap), lanes);
+      ::store<!are_shifted(LAYOUT)>(data, position.first + position.gaps(gap), lanes);
     }
     template <typename V, int LAYOUT>
     __device__ void write(V value, const VecPosition<LAYOUT>& position, i32 at, bool last) const {
@@ -88,17 +88,19 @@ __global__ void __launch_bounds__(vec_threads(LAYOUT)) vec(const __grid_constant
   using Position = VecPosition<LAYOUT>;
   constexpr int STEP = vec_threads(LAYOUT) * LANES;
   // Those that begin anywhere, and integers of 64 bits, of which a vector has but half a block.
-  if constexpr (E::DRAWS && (LAYOUT == SHIFTED || (LAYOUT == ALIGNED && E::WIDE_INTEGERS)))
+  if constexpr (E::DRAWS && (are_shifted(LAYOUT) || (LAYOUT == ALIGNED && E::WIDE_INTEGERS))) {
+    if constexpr (are_few(LAYOUT)) wait_for_earlier();
     return draw<P, LANES * GROUPS>(args);
+  }
   const Flat& flat = args.head;
   const i32 length = i32(flat.length);
-  const i32 lead = LAYOUT == SHIFTED ? E::first_output(args).template lead<LANES, E::PACKED>() : 0;
+  const i32 lead = are_shifted(LAYOUT) ? E::first_output(args).template lead<LANES, E::PACKED>() : 0;
   const i32 begin = i32(blockIdx.x) * (GROUPS * STEP) + i32(threadIdx.x) * LANES - lead;
   // Where a vector may begin that is loaded at once.
-  const i32 low = LAYOUT == SHIFTED ? MARGIN : 0;
-  const i32 last = LAYOUT == SHIFTED ? length - LANES - MARGIN : flat.template last<LANES>();
+  const i32 low = are_shifted(LAYOUT) ? MARGIN : 0;
+  const i32 last = are_shifted(LAYOUT) ? length - LANES - MARGIN : flat.template last<LANES>();
 
-  if constexpr (LAYOUT == FEW) wait_for_earlier();
+  if constexpr (are_few(LAYOUT)) wait_for_earlier();
   // All loads are under way before the first is used. None depends on a branch: conversions would be moved into it, and
   // the next load would wait for them. Threads beyond the end read the last whole vector.
   InputLanes in[GROUPS];
@@ -114,7 +116,7 @@ __global__ void __launch_bounds__(vec_threads(LAYOUT)) vec(const __grid_constant
       E::load_entries(entries[group], args, run.index);
     }
   }
-  if constexpr (LAYOUT == FEW) let_next_begin();
+  if constexpr (are_few(LAYOUT)) let_next_begin();
   __syncwarp();  // keeps the loads above from being moved after the first branch that uses them
   const auto scalars = E::scalars(args);
   const P whole = E::made_once(args, scalars);

@@ -144,7 +144,7 @@ TABLED_ARGUMENTS = Arguments(TABLED, (), (), (), workspace=True)
 GROUPS_ARGUMENTS = Arguments(GROUPS, (Member("gap"),), (Member("step"),), ())
 COLUMNS_ARGUMENTS = Arguments(
     COLUMNS, (Member("apart"), Member("row")), (Member("apart"), Member("step")), (Member("apart"), Member("row")),
-    (Member("apart"), Member("step"), Member("row"), Member("across")),
+    (Member("apart"), Member("step"), Member("row"), Member("across"), Member("period", DIVIDE)),
 )  # fmt: skip
 ROWS_ARGUMENTS = Arguments(SHARES, (*_SHARE, Member("span", SPAN)), (*_SHARE, Member("step")), _SHARE)
 TILE_ARGUMENTS = Arguments(TILES, *[(*_STRIDED, Member("steps", PLANE_STEPS))] * 3)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from skuda.schedules import abi
 from skuda.schedules.axes import Axis
 from skuda.schedules.elementwise_variants import lanes_of
-from skuda.schedules.geometry import MOST, SECTOR, Geometry, Layouts, divide_slots
+from skuda.schedules.geometry import MOST, NEVER, SECTOR, Geometry, Layouts, divide_slots, repeats
 from skuda.schedules.variant import BLOCK, COLUMNS, COLUMNS_SMALL, Variant
 
 if TYPE_CHECKING:
@@ -40,28 +40,39 @@ def _whole(
     kernels: ElementwiseKernels, layouts: Layouts, arrays: Sequence[int], of_rows: Collection[int], tables: list[Axis],
     rows: Axis, inner: Axis,
 ) -> Geometry | None:
-    """Tables of whole aligned vectors, or one without gaps; None where the operands are not so. `of_rows`: the
-    positions of those that rows have one element of."""
+    """Tables of whole aligned vectors, or one without gaps, or a stack of such whose rows have the same inputs in each;
+    None where the operands are not so. `of_rows`: the positions of those that rows have one element of."""
     lanes, width, extent = kernels.boundaries[-1], inner.extent, rows.extent
     if len(tables) > 1 or width < lanes:
         return None
     full = [position for position, index in enumerate(arrays) if kernels.full[index]]
     gapless = extent == 1 or all(rows.strides[position] == width for position in full)
+    alike = [at for at in range(len(arrays)) if at not in full]  # in each table of a stack
+    stacked = bool(tables and of_rows) and not any(tables[0].strides[at] for at in alike)
+    stacked = stacked and all(tables[0].strides[position] == width * extent for position in full)
     lead = vectors_end = length = edges = 0
+    period = NEVER
     if layouts.aligned and width % lanes == 0 and kernels.keep_aligned(arrays, [*tables, rows], lanes):
         chunks = last = width // lanes
         count, apart, rows_each = extent, rows.strides, 1
-    elif gapless and not tables and layouts.lead is not None and not (kernels.packed and width % 2 and extent > 1):
-        length = width * extent
+    elif (
+        gapless
+        and (stacked or not tables)
+        and layouts.lead is not None
+        and not (kernels.packed and width % 2 and extent > 1)
+    ):
+        length, again = width * extent, width  # elements, and those after which columns are the same again
+        if stacked:
+            length, again, period, tables = length * tables[0].extent, length, extent, []
         lead = layouts.lead if length >= 4 * SECTOR else layouts.lead % lanes
         vectors = (length - lead) // lanes
         if vectors < 1 or length >= MOST:
             return None
         vectors_end = lead + vectors * lanes
         edges = int(length - vectors * lanes > 0)
-        chunks = min(width // gcd(width, lanes), vectors)
+        chunks = min(again // gcd(again, lanes), vectors)
         count, last = -(-vectors // chunks), (vectors - 1) % chunks + 1
-        apart, rows_each = (chunks * lanes,) * len(arrays), chunks * lanes // width
+        apart, rows_each = (chunks * lanes,) * len(arrays), 0 if stacked else chunks * lanes // width
     else:
         return None
     variant, depth = _variant(kernels, chunks * count * (tables[0].extent if tables else 1))
@@ -76,7 +87,7 @@ def _whole(
         own = tuple(step * kernels.bits[index] // 8 for step in (table.strides[position], *steps))
         if any(abs(step) >= 1 << 31 for step in own):
             return None
-        strides[kernels.operation.operands[index].name] = own
+        strides[kernels.operation.operands[index].name] = own + (repeats(period) if position in of_rows else ())
     if chunks * lanes >= MOST or count >= MOST:
         return None
     blocks = -(-units // BLOCK)

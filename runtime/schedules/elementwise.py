@@ -30,7 +30,7 @@ from skuda.schedules.geometry import (
     repeats,
 )
 from skuda.schedules.table import variants
-from skuda.schedules.variant import BLOCK, COLUMNS, ROWS, SHIFTED, TABULATE, TUNED, VEC, VEC_SMALL
+from skuda.schedules.variant import BLOCK, COLUMNS, ROWS, SHIFTED, SHIFTED_SMALL, TABULATE, TUNED, VEC, VEC_SMALL
 
 _TABLE_ENTRIES = 1 << TABLED_BITS
 _TABLE_BYTES = _TABLE_ENTRIES * TABLED_BITS // 8
@@ -201,16 +201,15 @@ class ElementwiseKernels(KernelGeometry):
         """One row; None where it is too long or too short, or its parameters lie too far apart or change too often."""
         if self._is_tabled(length):
             return self._tabled(arrays, length)
-        variant = VEC if aligned else SHIFTED
+        variant, less = (VEC, VEC_SMALL) if aligned else (SHIFTED, SHIFTED_SMALL)
         lanes, groups = lanes_of(self.operation, self.types, variant)
-        if not aligned:
-            if length < lanes + 2 * MARGIN or (run < length and run < TUNED.straddle):
-                return None
-        elif self.few_blocks:
-            small = lanes_of(self.operation, self.types, VEC_SMALL)
+        if not aligned and (length < lanes + 2 * MARGIN or (run < length and run < TUNED.straddle)):
+            return None
+        if self.few_blocks:
+            small = lanes_of(self.operation, self.types, less)
             most = TUNED.small_blocks // (2 if small[0] < lanes else 1)
             if small != (lanes, groups) and length <= most * TUNED.small_threads * small[0]:
-                variant, (lanes, groups) = VEC_SMALL, small
+                variant, (lanes, groups) = less, small
         gaps = dict.fromkeys(arrays, 0)
         return self.one_row(variant, lanes, groups, arrays, length, run, period, steps, length, gaps)
 
@@ -236,7 +235,7 @@ class ElementwiseKernels(KernelGeometry):
         for index, each in zip(parameters, apart, strict=True):
             strides[self.operation.operands[index].name] = (each,)
         head = abi.FLAT.pack(length=length, run=divide_slots(run), period=repeats(period), line=divide_slots(line))
-        covered = length + (lanes - 1 if variant is SHIFTED else 0)
+        covered = length + (lanes - 1 if variant in (SHIFTED, SHIFTED_SMALL) else 0)
         block = TUNED.small_threads if variant is VEC_SMALL else BLOCK
         return Geometry(variant, -(-covered // (block * lanes * groups)), head, strides, block)
 

@@ -13,6 +13,7 @@ from skuda.schedules.variant import (
     PITCHED,
     ROWS,
     SHIFTED,
+    SHIFTED_SMALL,
     STRIDED,
     TABULATE,
     TILE,
@@ -48,7 +49,7 @@ def elementwise_variants(operation: Operation, types: Types) -> tuple[Variant, .
                 break
         parameters = [operand for operand in parameters if ends & {dim.name for dim in operand.dims}]
     small = lanes_of(operation, types, VEC_SMALL) != lanes_of(operation, types, VEC)
-    flat = (VEC, VEC_SMALL, SHIFTED) if small else (VEC, SHIFTED)
+    flat = (VEC, VEC_SMALL, SHIFTED, SHIFTED_SMALL) if small else (VEC, SHIFTED)
     flat += (TABULATE,) if operation.analysis.tabled and has_table(operation, types) else ()
     lines = *flat, *groups, ROWS
     less = lanes_of(operation, types, COLUMNS_SMALL) != lanes_of(operation, types, COLUMNS)
@@ -78,7 +79,7 @@ def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int,
     """
     operands = *operation.read, *operation.outputs
     words = {operand: operation.bits(operand, types) for operand in operands}
-    if variant is VEC_SMALL:
+    if variant in (VEC_SMALL, SHIFTED_SMALL):
         return 128 // max(words[operand] for operand in words if operand.dims == operation.space), 1
     widest = max(words[operand] for operand in operation.outputs)
     inputs = [words[operand] for operand in operation.read if operand.dims == operation.space]

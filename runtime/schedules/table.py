@@ -20,6 +20,7 @@ from skuda.schedules.variant import (
     PITCHED,
     ROWS,
     SHIFTED,
+    SHIFTED_SMALL,
     STAGES,
     VEC,
     VEC_SMALL,
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
     from skuda.schedules.stripe_variants import StripeVariant
 
 # Those whose symbols say how many neighbours a thread takes.
-_IN_LANES = VEC, VEC_SMALL, SHIFTED, PITCHED, ROWS, COLUMNS, COLUMNS_SMALL, COLUMNS_UNALIGNED, GROUPS
-_LAYOUTS = {VEC_SMALL: "FEW", SHIFTED: "SHIFTED", PITCHED: "PITCHED"}  # as in runtime/cuda/flat.cuh
+_LAYOUTS = {
+    VEC_SMALL: "FEW", SHIFTED: "SHIFTED", SHIFTED_SMALL: "FEW_SHIFTED", PITCHED: "PITCHED",
+}  # as in runtime/cuda/flat.cuh  # fmt: skip
+_IN_LANES = VEC, *_LAYOUTS, ROWS, COLUMNS, COLUMNS_SMALL, COLUMNS_UNALIGNED, GROUPS
 
 
 class Schedule(Record):

@@ -51,6 +51,7 @@ class TabledVariant(Variant):
 VEC = Variant("vec", Layout.CONTIGUOUS)
 VEC_SMALL = SmallVariant("vec", Layout.CONTIGUOUS, suffix="_small")
 SHIFTED = Variant("vec", Layout.STRIDED, suffix="_shifted")
+SHIFTED_SMALL = SmallVariant("vec", Layout.STRIDED, suffix="_shifted_small")
 PITCHED = Variant("vec", Layout.STRIDED, suffix="_pitched")
 ROWS = Variant("rows", Layout.STRIDED)
 COLUMNS = Variant("columns", Layout.STRIDED)

@@ -18,7 +18,17 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 from skuda.schedules import table
 from skuda.schedules.geometry import Geometry
-from skuda.schedules.variant import COLUMNS, COLUMNS_SMALL, COLUMNS_UNALIGNED, GROUPS, ROWS, SHIFTED, STRIDED, TILE
+from skuda.schedules.variant import (
+    COLUMNS,
+    COLUMNS_SMALL,
+    COLUMNS_UNALIGNED,
+    GROUPS,
+    ROWS,
+    SHIFTED,
+    SHIFTED_SMALL,
+    STRIDED,
+    TILE,
+)
 
 PLANS = [
     plan
@@ -160,7 +170,7 @@ def check(problem: Problem) -> str:
                 variant is GROUPS and not parameter and operand in operation.inputs
             )
             of_row = in_table and operand in operation.in_kernels.of_rows
-            assert len(slots) == axes + 3 * tiled + 2 * (by_row + in_table + of_row) + steps + 2 * spans + in_lines
+            assert len(slots) == axes + 3 * tiled + 2 * (by_row + in_table + 3 * of_row) + steps + 2 * spans + in_lines
             arrays.append(
                 Array(
                     operand.name,
@@ -177,6 +187,7 @@ def check(problem: Problem) -> str:
                     frozenset(positions[names.index(operand.name)] for positions in expected),
                     slots[2] if of_row else None,
                     slots[3] if of_row else 0,
+                    slots[4:] if of_row else (0,),
                     slots[-2:] if spans else None,
                 )
             )
@@ -198,7 +209,7 @@ def check(problem: Problem) -> str:
         positions_of = groups_positions if variant is GROUPS else vec_positions
         runs = [positions_of(geometry, arrays, *numbers, fast) for fast in (True, False)]
         launched *= numbers[1]
-        leads = variant in (SHIFTED, GROUPS)  # before the first element
+        leads = variant in (SHIFTED, SHIFTED_SMALL, GROUPS)  # before the first element
         units = -(-(geometry.head[0] + (numbers[0] - 1) * leads) // numbers[0])
     expected.sort()
     for run in runs:

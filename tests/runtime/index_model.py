@@ -71,6 +71,7 @@ class Array:
     valid: frozenset[int]  # where its elements are
     below: int | None  # of a parameter that rows of a table have one of: bytes from one row that is counted to the next
     across: int  # of the same: bytes from one column to the next
+    period: tuple[int, ...]  # of the same: the division by the rows of each table of a stack
     span: tuple[int, int] | None  # Span, of inputs in the output's shape that are read in words
 
     def read(self, offset: int) -> int:

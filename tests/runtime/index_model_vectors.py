@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from index_model import BLOCK, MARGIN, Array, Slots, divide
 
-from skuda.schedules.variant import PITCHED, SHIFTED
+from skuda.schedules.variant import PITCHED, SHIFTED, SHIFTED_SMALL
 
 
 def columns_positions(geometry, arrays: list[Array], lanes: int, depth: int):
@@ -27,6 +27,8 @@ def columns_positions(geometry, arrays: list[Array], lanes: int, depth: int):
 
     def of_row(array: Array, table: int, row: int, above: list[int], columns: list[int]) -> list[int]:
         start = steps(array, table, array.row) + steps(array, row, array.below)
+        if array.period[0]:
+            above = [each - divide(array.period, each) * array.period[0] for each in above]
         at = [steps(array, each, array.apart) + steps(array, c, array.across) for each, c in zip(above, columns)]
         return [array.read(start + each) for each in at]
 
@@ -96,7 +98,7 @@ def vec_positions(geometry, arrays: list[Array], lanes: int, groups: int, fast: 
     Along the row there are whole vectors, which are loaded at once even by threads without work, and for each
     element the entries of its run; a parameter's step is in bytes, the gap after a line in elements.
     """
-    shifted, pitched = (geometry.variant is each for each in (SHIFTED, PITCHED))
+    shifted, pitched = geometry.variant in (SHIFTED, SHIFTED_SMALL), geometry.variant is PITCHED
     slots = Slots(geometry.head)
     length, run, period, line = slots.one(), slots.divide(), slots.divide(), slots.divide()
     assert not slots.rest

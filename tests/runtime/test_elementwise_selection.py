@@ -11,7 +11,7 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 from skuda.schedules.elementwise_variants import lanes_of
 from skuda.schedules.geometry import Layouts
-from skuda.schedules.variant import ROWS, SHIFTED, STRIDED, TUNED, VEC, VEC_SMALL
+from skuda.schedules.variant import ROWS, SHIFTED, SHIFTED_SMALL, STRIDED, TUNED, VEC, VEC_SMALL
 
 
 @pytest.mark.parametrize(
@@ -105,14 +105,16 @@ def test_which_kernel_serves_ragged_groups(rows, columns, group, variant):
 def test_few_elements_are_spread_over_more_threads():
     lanes, groups = 16, 2  # of f16 -> s8
     most = TUNED.small_blocks // 2 * TUNED.small_threads * 8
-    for numel, variant in ((most + 1, VEC), (most, VEC_SMALL)):
+    for numel, start, variant in (
+        (most + 1, 0, VEC), (most, 0, VEC_SMALL), (most + 1, 2, SHIFTED), (most, 2, SHIFTED_SMALL),
+    ):  # fmt: skip
         plan_class = next(plan for plan in PLANS if plan.operation.function == "quantize_per_tensor")
         plan = plan_class.select(
             plan_class.descriptor_type(shape=(numel,), input_element="f16"), preference=BackendKind.REFERENCE
         )
         assert lanes_of(plan.operation, plan.types, VEC) == (lanes, groups)
         views = [
-            View(1 << 20, (numel,), (1,), DTYPES[word].storage, CPU, True, False, None) if operand.dims else 0
+            View((1 << 20) + start, (numel,), (1,), DTYPES[word].storage, CPU, True, False, None) if operand.dims else 0
             for operand, word in zip(plan.operation.operands, plan.words, strict=True)
         ]
         assert plan._geometry(views).variant is variant

@@ -102,22 +102,24 @@ def starting(launches: Sequence[Launch], elements: int) -> dict[str, Any]:
 
 
 def _share(elements: int, function: library.Kernel, arguments: int, units: int) -> None:
-    """Some units of work, by one thread or by all: by the time of the first share this one knows whether the others are
+    """Some units of work, by one thread or by all: by the time of the first ones this one knows whether the others are
     worth waking. It takes shares too, and does not wait for those that come when none is left."""
-    shares = min(units, threads() * SHARES) if elements >= ALONE else 1
-    if shares <= 1:
+    first = max(1, units * ALONE // elements) if elements > ALONE else units
+    if first >= units or threads() == 1:
         return function(arguments, 0, units)
     begun = perf_counter()
-    function(arguments, 0, units // shares)
-    if (perf_counter() - begun) * (shares - 1) < WAKE:
-        return function(arguments, units // shares, units)
-    numbers = count(1)
+    function(arguments, 0, first)
+    left = units - first
+    if (perf_counter() - begun) * left < WAKE * first:
+        return function(arguments, first, units)
+    shares = min(left, threads() * SHARES)
+    numbers = count()
 
     def work() -> None:
         while (share := next(numbers)) < shares:
-            function(arguments, units * share // shares, units * (share + 1) // shares)
+            function(arguments, first + left * share // shares, first + left * (share + 1) // shares)
 
-    others = [_pool().submit(work) for _ in range(min(shares - 1, threads()) - 1)]
+    others = [_pool().submit(work) for _ in range(min(shares, threads()) - 1)]
     work()
     for each in others:
         if not each.cancel():

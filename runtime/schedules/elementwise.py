@@ -207,7 +207,8 @@ class ElementwiseKernels(KernelGeometry):
             return None
         if self.few_blocks:
             small = lanes_of(self.operation, self.types, less)
-            most = TUNED.small_blocks // (2 if small[0] < lanes else 1)
+            most = TUNED.small_blocks if aligned else TUNED.small_shifted_blocks
+            most //= 2 if small[0] < lanes else 1
             if small != (lanes, groups) and length <= most * TUNED.small_threads * small[0]:
                 variant, (lanes, groups) = less, small
         gaps = dict.fromkeys(arrays, 0)

@@ -31,6 +31,7 @@ class Launch(Record):
         small_threads: threads of a block of `vec_small`: half as many take longer to begin.
         small_blocks: blocks of `vec_small`, up to which it serves; half as many where its stores are narrower than
             those of `vec`.
+        small_shifted_blocks: the same of `vec_shifted_small`, whose blocks have as many elements.
         busy_threads: threads; where there are fewer, each takes fewer shares of rows.
         vec_bits: bits of loads that a thread of `vec` has under way.
         vec_groups: vectors that it takes, at most.
@@ -114,6 +115,7 @@ class Launch(Record):
     few_blocks: int
     small_threads: int
     small_blocks: int
+    small_shifted_blocks: int
     busy_threads: int
     vec_bits: int
     vec_groups: int
@@ -297,6 +299,7 @@ SM_90 = Tuning(  # measured on an H200
     few_blocks=512,
     small_threads=256,
     small_blocks=2048,
+    small_shifted_blocks=512,
     busy_threads=1 << 16,
     vec_bits=512,
     vec_groups=2,

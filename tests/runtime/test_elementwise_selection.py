@@ -104,9 +104,11 @@ def test_which_kernel_serves_ragged_groups(rows, columns, group, variant):
 
 def test_few_elements_are_spread_over_more_threads():
     lanes, groups = 16, 2  # of f16 -> s8
-    most = TUNED.small_blocks // 2 * TUNED.small_threads * 8
+    most, of_shifted = (
+        blocks // 2 * TUNED.small_threads * 8 for blocks in (TUNED.small_blocks, TUNED.small_shifted_blocks)
+    )
     for numel, start, variant in (
-        (most + 1, 0, VEC), (most, 0, VEC_SMALL), (most + 1, 2, SHIFTED), (most, 2, SHIFTED_SMALL),
+        (most + 1, 0, VEC), (most, 0, VEC_SMALL), (of_shifted + 1, 2, SHIFTED), (of_shifted, 2, SHIFTED_SMALL),
     ):  # fmt: skip
         plan_class = next(plan for plan in PLANS if plan.operation.function == "quantize_per_tensor")
         plan = plan_class.select(

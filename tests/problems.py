@@ -94,7 +94,7 @@ class Call:
 
     `large`: the kernel is chosen as for many elements; so many would take the reference too long. `staged`: and so is
     the form. `apart`: as where blocks make no clusters. `crowded`: as where many rows keep a GPU busy.
-    `held`: the one schedule of stripes that may serve it, where one may.
+    `held`: the one schedule of stripes that may serve it, where one may. `tabled`: so many are looked up in a table.
     """
 
     plan_class: type[Plan]
@@ -106,6 +106,7 @@ class Call:
     apart: bool = False
     crowded: bool = True
     held: StripeVariant | None = None
+    tabled: bool = False
 
     def plan(self, backend: BackendKind) -> Plan:
         fixed = {**dict(self.sizes), **dict(self.elements), **bounds(self.plan_class.operation)}
@@ -115,7 +116,7 @@ class Call:
         if self.large:
             plan._kernels.few_blocks = 0 if self.crowded else 1 << 40
             plan._kernels.few_rows = plan._kernels.few_threads = 0
-            plan._kernels.tabled_elements = 0
+            plan._kernels.tabled_elements = 0 if self.tabled else 1 << 62
             if split is not None:
                 split.busy = split.few = 0
         if split is not None:
@@ -258,8 +259,8 @@ def _most_elements(variant: Variant, operation: Operation) -> int:
     return 300_000 if operation.analysis.over else 60_000
 
 
-def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool, bool, StripeVariant | None]:
-    """`large`, `staged`, `apart`, `crowded` and `held` of the calls that reach a schedule."""
+def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool, bool, StripeVariant | None, bool]:
+    """`large`, `staged`, `apart`, `crowded`, `held` and `tabled` of the calls that reach a schedule."""
     rows = isinstance(entry.variant, RowVariant)
     clusters = isinstance(entry.variant, ClusterVariant)
     columns = isinstance(entry.variant, SplitVariant) and entry.variant.lanes > 1
@@ -269,7 +270,8 @@ def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool, bool, Stripe
     many = entry.variant in FOR_MANY or (rows and not few) or clusters or columns or scans or slabs
     crowded = not rows or entry.variant.crowded
     held = entry.variant if isinstance(entry.variant, StripeVariant) else None
-    return many, is_alternative(entry), rows or entry.variant is VEC, crowded, held
+    apart = rows or entry.variant is VEC
+    return many, is_alternative(entry), apart, crowded, held, entry.variant is TABULATE
 
 
 def _lengths_of_stripes(operation: Operation, variant: StripeVariant) -> list[tuple]:

@@ -23,7 +23,7 @@ from skuda.plans.plan import Plan
 
 UNTOUCHED = 0xA5  # what output memory holds before
 POISON = 0xFF  # what lies between the elements of an input: NaN in every float type
-USUAL = 0.3  # of what is expected, at least, on an average of a kernel's calls
+USUAL = 0.2  # of what is expected, at least, on an average of a kernel's calls: half of u4 without a zero point is 0
 _POOL = (1 << 20) + 7  # random numbers that are drawn once
 _SIZES = (1.0, 1.0, 6.0, 1.0, 0.25)  # of the values of a row, or of each element of a map
 _FEW = 2  # rows

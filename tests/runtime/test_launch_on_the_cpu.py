@@ -14,6 +14,7 @@ import pytest
 import torch
 from problems import each_type
 from test_launch import Variations, operands_of, outcome
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import skuda
 from skuda.arrays import libraries
@@ -236,6 +237,16 @@ def test_what_torch_has_to_know_of(compiled):
         assert not skuda.exp(x.detach()).requires_grad
     found = torch.func.grad(lambda each: skuda.exp(each).sum())(x.detach())
     assert torch.equal(found, y)
+    rows = x.detach().expand(3, 64).contiguous()
+    assert torch.equal(torch.vmap(skuda.exp)(rows), y.expand(3, 64))
+    with pytest.raises(NotImplementedError, match="jvp"):  # which nobody has written, and no call leaves out
+        torch.func.jvp(skuda.exp, (x.detach(),), (torch.ones(64),))
+    with FakeTensorMode():
+        assert skuda.exp(torch.ones(64)).shape == (64,)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(skuda.exp(x.detach()), y)
+    twice = torch.compile(lambda each: skuda.exp(each) * 2, backend="eager", fullgraph=True)
+    assert torch.equal(twice(x.detach()), y * 2)
     out = torch.empty(64)
     versions = []
     for _ in range(4):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 from problems import calls
-from values import cases
 
-from host import emulator
-from host.own_rows import kernels_of
+from host.own_rows import check_bytes, kernels_of
 from skuda.schedules.variant import COLUMNS
 
 ROWS = {
@@ -47,10 +45,7 @@ ROWS = {
 @pytest.mark.turns(4)
 @pytest.mark.parametrize("name", ROWS)
 def test_bytes(name, tmp_path):
-    kernels = kernels_of(name, ROWS[name])
-    host = emulator.Host(kernels, tmp_path)
-    assert [sku.symbol for sku in kernels if not cases(sku) and "_stage" not in sku.symbol] == []
-    assert [fault for sku in kernels for fault in host.faults(sku)] == []
+    check_bytes(name, ROWS[name], tmp_path)
 
 
 def test_the_schedules_that_are_meant_are_there():

@@ -6,11 +6,9 @@ import re
 
 import numpy as np
 import pytest
-from values import cases
 
 import skuda
-from host import emulator
-from host.own_rows import kernels_of
+from host.own_rows import check_bytes, kernels_of
 
 ROWS = {
     # The last label of seven rows is no element of theirs, unless they are long.
@@ -57,10 +55,7 @@ ROWS = {
 @pytest.mark.turns(6)
 @pytest.mark.parametrize("name", ROWS)
 def test_bytes(name, tmp_path):
-    kernels = kernels_of(name, ROWS[name])
-    host = emulator.Host(kernels, tmp_path)
-    assert [sku.symbol for sku in kernels if not cases(sku) and "_stage" not in sku.symbol] == []
-    assert [fault for sku in kernels for fault in host.faults(sku)] == []
+    check_bytes(name, ROWS[name], tmp_path)
 
 
 def test_rows_of_which_one_element_is_read_have_one_kernel_for_each_way_they_lie():

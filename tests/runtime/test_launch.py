@@ -194,7 +194,7 @@ def make(request):
     return request.param
 
 
-def plan_of(plan_class, types=None):
+def plan_of(plan_class, types=None, backend=BackendKind.CUDA):
     operation = plan_class.operation
     sizes = {dim.name: (3, 5) if dim.many else 12 for dim in operation.dims}
     sizes |= {attribute.name: 4 for attribute in operation.attributes if attribute.type == "size"}
@@ -202,7 +202,7 @@ def plan_of(plan_class, types=None):
         sizes["inner"] = ()
     types = types or operation.combinations[0]
     elements = {field: types[letter] for letter, field in operation.element_fields.items()}
-    return plan_class.select(plan_class.descriptor_type(**sizes, **elements), preference=BackendKind.CUDA)
+    return plan_class.select(plan_class.descriptor_type(**sizes, **elements), preference=backend)
 
 
 def operands_of(plan, make, device: int = 0) -> list:

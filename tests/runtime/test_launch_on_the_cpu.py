@@ -13,14 +13,13 @@ import numpy as np
 import pytest
 import torch
 from problems import each_type
-from test_launch import Variations, operands_of, outcome
+from test_launch import PLANS, Variations, operands_of, outcome, plan_of
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import skuda
 from skuda.arrays import libraries
 from skuda.cpu import kernels, library
 from skuda.errors import InvalidProblem
-from skuda.launch import registry
 from skuda.launch.fast_path import fast_path_of
 from skuda.model.sku import BackendKind
 from skuda.plans import functions, selection
@@ -28,7 +27,6 @@ from skuda.plans import plan as plans
 from skuda.plans.plan import _MADE
 
 pytestmark = pytest.mark.skipif(library.compiler() is None, reason="there is no C++ compiler here")
-PLANS = [plan for name in registry.catalogs()[0].modules for plan in registry.catalogs()[0].own_plans(name)]
 _ROOM = 24 << 20
 _MEMORY = np.zeros(_ROOM + 4096, np.uint8)
 _START = -_MEMORY.ctypes.data % 4096
@@ -93,17 +91,6 @@ def make(request):
     return request.param
 
 
-def plan_of(plan_class, types=None):
-    operation = plan_class.operation
-    sizes = {dim.name: (3, 5) if dim.many else 12 for dim in operation.dims}
-    sizes |= {attribute.name: 4 for attribute in operation.attributes if attribute.type == "size"}
-    if operation.analysis.over and "inner" in sizes:
-        sizes["inner"] = ()
-    types = types or operation.combinations[0]
-    elements = {field: types[letter] for letter, field in operation.element_fields.items()}
-    return plan_class.select(plan_class.descriptor_type(**sizes, **elements), preference=BackendKind.CPU)
-
-
 class OnTheCpu(Variations):
     """Those of tensors are torch's own."""
 
@@ -133,7 +120,7 @@ class OnTheCpu(Variations):
 def test_the_short_way_refuses_or_agrees_with_the_full_check(driver, make, plan_class):
     served, refused = set(), set()
     for types in each_type(plan_class.operation):
-        plan = plan_of(plan_class, types)
+        plan = plan_of(plan_class, types, BackendKind.CPU)
         try:
             plain = operands_of(plan, make)
         except KeyError:  # an element that torch has not

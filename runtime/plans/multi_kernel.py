@@ -42,7 +42,7 @@ class Stages(KernelGeometry, Launches):
         operation = plan.operation
         super().__init__(operation, plan.types, plan.sizes)
         self.operation = operation
-        self.plans = tuple(_stage(plan, stage) for stage in stages)
+        self.plans = tuple(map(plan.alike, stages))
         last, first_written = {}, len(self.plans)
         self.layout: dict[str, tuple[int, tuple[int, ...], np.dtype]] = {}
         outputs = {operand.name for operand in operation.outputs}
@@ -138,15 +138,6 @@ def stripe_kernels_of(plan: Plan) -> StripeKernels | None:
 
         kernels.room = cluster_shared()
     return kernels
-
-
-def _stage(plan: Plan, stage: type[Plan]) -> Plan:
-    """The plan of a stage of a plan."""
-    operation = stage.operation
-    fields: dict[str, Any] = {dim.name: plan.sizes[dim.name] for dim in operation.dims}
-    fields |= {attribute.name: plan.attributes[attribute.name] for attribute in operation.attributes}
-    fields |= {field: plan.types[letter] for letter, field in operation.element_fields.items()}
-    return stage.select(stage.descriptor_type(**fields), preference=plan.backend)
 
 
 class StagedPlan(Plan):

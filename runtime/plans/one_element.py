@@ -25,11 +25,8 @@ class OfOneElement(Launches):
     workspace = 0
 
     def __init__(self, plan: PlanOfOneElement):
-        operation, form = plan.operation, plan.of_one.operation
-        names = {dim.name for dim in form.dims} | {attribute.name for attribute in form.attributes}
-        fields: dict[str, Any] = {k: value for k, value in {**plan.sizes, **plan.attributes}.items() if k in names}
-        fields |= {field: plan.types[letter] for letter, field in form.element_fields.items()}
-        self.plan = plan.of_one.select(plan.of_one.descriptor_type(**fields), preference=plan.backend)
+        self.plan = plan.alike(plan.of_one)
+        operation = plan.operation
         self._kept = tuple([_kept(operand, operation.along, plan.sizes) for operand in operation.operands])
 
     def operands(self, checked: Sequence[View | int | float]) -> list[View | int | float]:

@@ -242,6 +242,15 @@ class Plan:
         self._fast_paths: dict[tuple, FastPath | None] = {}  # by the types of operands, after their axis views if any
         self._sku = self._sku_of(backend)
 
+    def alike(self, other: type[Plan], types: Mapping[str, str] | None = None) -> Plan:
+        """The plan of another operation at this one's sizes, attributes and element types, or others, as far as it has
+        them."""
+        operation, types = other.operation, types or self.types
+        names = {dim.name for dim in operation.dims} | {a.name for a in operation.attributes if not a.names_axes}
+        fields: dict[str, Any] = {k: value for k, value in {**self.sizes, **self.attributes}.items() if k in names}
+        fields |= {field: types[letter] for letter, field in operation.element_fields.items() if letter in types}
+        return other.select(other.descriptor_type(**fields), preference=self.backend)
+
     def __repr__(self) -> str:
         """`<SoftmaxPlan softmax_f32__reference: input f32[4, 8] -> output f32[4, 8]>`, with the attributes if any."""
         each = [

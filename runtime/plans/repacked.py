@@ -37,7 +37,7 @@ class Repacked(Launches):
         self._shape = plan.shapes[plan.operation.operands.index(packing.operation.outputs[0])]
         letter = packing.operation.outputs[0].element
         words = {letter: plan.types[letter]}
-        self.plans = _again(plan, type(plan), {**plan.types, letter: WIDE}), _again(plan, packing, words)
+        self.plans = plan.alike(type(plan), {**plan.types, letter: WIDE}), plan.alike(packing, words)
         self._between = -(-count(self._shape) // _ALIGNED) * _ALIGNED
         self.workspace = self._between + self.plans[0]._kernels.workspace
 
@@ -51,15 +51,6 @@ class Repacked(Launches):
         for plan, operands in ((rows, [*(values | {self._codes: codes}).values()]), (packing, [codes, output])):
             found += plan.launch_for(operands).launches(operands, workspace + self._between)
         return found
-
-
-def _again(plan: Plan, other: type[Plan], types: dict[str, str]) -> Plan:
-    """A plan of the same sizes and attributes."""
-    operation = other.operation
-    names = {dim.name for dim in operation.dims} | {a.name for a in operation.attributes if not a.names_axes}
-    fields: dict[str, Any] = {name: value for name, value in {**plan.sizes, **plan.attributes}.items() if name in names}
-    fields |= {field: types[letter] for letter, field in operation.element_fields.items() if letter in types}
-    return other.select(other.descriptor_type(**fields), preference=plan.backend)
 
 
 class RepackedPlan(Plan):

@@ -691,10 +691,10 @@ MUTATIONS = (
     ),
     Mutation(
         "codegen/one_element.py",
-        "dims=node.dims - gone)",
-        "dims=node.dims)",
+        "        and {*op.along} != last",
+        "        and bool(last)",
         where(RUNTIME + "test_one_element.py"),
-        "values of an elementwise form keep dimensions that its operands lack",
+        "rows that blocks hold have an elementwise form for one element",
         generate=True,
     ),
     Mutation(

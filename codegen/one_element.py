@@ -41,11 +41,10 @@ def of_one(program: Program) -> Program | None:
         return replace(node, args=args, dims=node.dims - gone)
 
     shortened = Replaced(without)
-    outputs = tuple(map(operand, op.outputs))
     operation = op.but(
         name=op.name + OF_ONE,
         inputs=tuple(map(operand, op.inputs)),
-        outputs=outputs,
+        outputs=tuple(map(operand, op.outputs)),
         attributes=tuple(each for each in op.attributes if each.name in op.analysis.attributes),
         requirements=(),
         optional=(),

@@ -23,7 +23,8 @@ from skuda.plans.plan import Plan
 
 UNTOUCHED = 0xA5  # what output memory holds before
 POISON = 0xFF  # what lies between the elements of an input: NaN in every float type
-USUAL = 0.2  # of what is expected, at least, on an average of a kernel's calls: half of u4 without a zero point is 0
+USUAL = 0.3  # of what is expected, at least, on an average of a kernel's calls
+USUAL_UNSIGNED = 0.2  # of codes without a sign: without a zero point half of them are 0, which is a limit
 _POOL = (1 << 20) + 7  # random numbers that are drawn once
 _SIZES = (1.0, 1.0, 6.0, 1.0, 0.25)  # of the values of a row, or of each element of a map
 _FEW = 2  # rows
@@ -217,7 +218,13 @@ def lacking(cases: list[Case]) -> list[str]:
     """What is not usual enough of the cases of one kernel to tell a right result from a wrong one."""
     found = [case.problem().usual for case in cases if not case.unusual and not case.single]
     parts = {name: float(np.mean([each[name] for each in found])) for each in found[:1] for name in each}
-    return [f"{part:.0%} of {name} is usual, expected {USUAL:.0%}" for name, part in parts.items() if part < USUAL]
+    few = {name: part for name, part in parts.items() if part < _wanted(cases[0].problem().words[name])}
+    return [f"{part:.0%} of {name} is usual, too few to tell by" for name, part in few.items()]
+
+
+def _wanted(word: str) -> float:
+    """Which part of elements of a type is to be usual."""
+    return USUAL_UNSIGNED if DTYPES[word].code and DTYPES[word].lowest == 0 else USUAL
 
 
 def cancelling(array: np.ndarray, along: tuple[int, ...]) -> np.ndarray:

@@ -12,8 +12,7 @@ from math import prod
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from skuda.arrays.libraries import library_named
 from skuda.arrays.views import CPU, View
 from skuda.cpu import library
 from skuda.cpu.source import PIECE
@@ -76,7 +75,7 @@ def run(plan: Plan, checked: Sequence[View | int | float]) -> None:
         CompileError: the compiler refused a kernel; nothing is written then.
     """
     launch = plan.launch_for(checked)
-    scratch = scratch_of(launch.workspace)
+    scratch = library_named("numpy").scratch(launch.workspace, CPU, 0)
     steps = []
     for each, filled in launch.launches(checked, scratch.ctypes.data):
         function = library.kernel(*each.source, each.entries[0])
@@ -84,11 +83,6 @@ def run(plan: Plan, checked: Sequence[View | int | float]) -> None:
     elements = max([prod(shape) for shape in plan.shapes])
     for function, memory, units in steps:
         _share(elements, function, ctypes.addressof(memory), units)
-
-
-def scratch_of(size: int) -> np.ndarray:
-    """So many bytes."""
-    return np.empty(size, np.uint8)
 
 
 def starting(launches: Sequence[Launch], elements: int) -> dict[str, Any]:

@@ -82,7 +82,6 @@ def driver(monkeypatch):
     scratch = lambda self, size, device, stream: array(20 << 20, (size,), np.uint8)  # noqa: E731
     monkeypatch.setattr(libraries.Library, "scratch", scratch)
     monkeypatch.setattr(libraries._Torch, "scratch", lambda *of: torch.from_numpy(scratch(*of)))
-    monkeypatch.setattr(kernels, "scratch_of", lambda size: array(20 << 20, (size,), np.uint8))
     return found
 
 

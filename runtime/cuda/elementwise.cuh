@@ -1,5 +1,6 @@
 // All schedules of elementwise programs.
 #pragma once
+#include "broadcast.cuh"
 #include "columns.cuh"
 #include "columns_unaligned.cuh"
 #include "groups.cuh"

@@ -208,10 +208,13 @@ struct ElementwiseOf<P, List<I...>, List<R...>, List<S...>, List<A...>, List<O..
   template <int N, typename V> __device__ static void set(OutputLanes<N>& out, int lane, const V& value) {
     (get<o>(out).set(lane, get<o>(value)), ...);
   }
-  // One element, in the form that what it shares allows.
+  // One element, in a form, and in the one that what it shares allows.
+  template <int FAST> __device__ static Values value_in(const P& program, const Element& element) {
+    const auto value = program.template of<FAST>(element);
+    return {formula_t<C, typename O::element>(get<o>(value))...};
+  }
   __device__ static Values value(const P& program, const Element& element) {
-    return {program.fast() ? formula_t<C, typename O::element>(get<o>(program.template of<FAST_FORM>(element)))
-                           : formula_t<C, typename O::element>(get<o>(program.template of<GENERAL>(element)))...};
+    return program.fast() ? value_in<FAST_FORM>(program, element) : value_in<GENERAL>(program, element);
   }
 };
 template <typename P, typename I, typename R, typename S, typename A, typename O>

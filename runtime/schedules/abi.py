@@ -15,6 +15,7 @@ from skuda.model.records import Record
 
 AXES = 8  # of a kernel's index space
 INNER = 4  # axes that the elements of a row may lie along
+BROADCAST_AXES = 4  # of the index space of `broadcast`
 
 
 class Member(Record):
@@ -90,6 +91,8 @@ TILES = _struct(
     *[Member(each, DIVIDE) for each in ("tiles_along", "tiles_across", "run_along", "run_across")],
     Member("outer", OUTER),
 )  # fmt: skip
+BROADCAST = _struct("Broadcast", "length", Member("extent", DIVIDE, BROADCAST_AXES - 1))
+BROADCAST_STEPS = _struct("BroadcastSteps", Member("of", None, BROADCAST_AXES), "flat")
 SPACE = _struct(
     "Space", "units", "first_axis", "last", "block_axis", Member("block", DIVIDE), Member("extent", DIVIDE, AXES)
 )
@@ -148,6 +151,7 @@ COLUMNS_ARGUMENTS = Arguments(
 )  # fmt: skip
 ROWS_ARGUMENTS = Arguments(SHARES, (*_SHARE, Member("span", SPAN)), (*_SHARE, Member("step")), _SHARE)
 TILE_ARGUMENTS = Arguments(TILES, *[(*_STRIDED, Member("steps", PLANE_STEPS))] * 3)
+BROADCAST_ARGUMENTS = Arguments(BROADCAST, *[(Member("steps", BROADCAST_STEPS),)] * 2, ())
 STRIDED_ARGUMENTS = Arguments(SPACE, *[_STRIDED] * 3)
 ROW_ARGUMENTS = Arguments(ROW_SPACE, *[(*_ROW, Member("span", SPAN))] * 2, _ROW, per_row=_STRIDED)
 FEW_ROWS_ARGUMENTS = Arguments(ROWS_APART, *[(Member("strides", APART),)] * 3)

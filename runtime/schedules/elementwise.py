@@ -30,7 +30,19 @@ from skuda.schedules.geometry import (
     repeats,
 )
 from skuda.schedules.table import variants
-from skuda.schedules.variant import BLOCK, COLUMNS, ROWS, SHIFTED, SHIFTED_SMALL, TABULATE, TUNED, VEC, VEC_SMALL
+from skuda.schedules.variant import (
+    BLOCK,
+    BROADCAST,
+    COLUMNS,
+    COLUMNS_UNALIGNED,
+    ROWS,
+    SHIFTED,
+    SHIFTED_SMALL,
+    TABULATE,
+    TUNED,
+    VEC,
+    VEC_SMALL,
+)
 
 _TABLE_ENTRIES = 1 << TABLED_BITS
 _TABLE_BYTES = _TABLE_ENTRIES * TABLED_BITS // 8
@@ -110,7 +122,9 @@ class ElementwiseKernels(KernelGeometry):
 
                 found = columns.in_columns(self, layouts, arrays, axes)
             if found is not None and found.head[0] < MOST and (not self.served or found.variant in self.served):
-                return found
+                return found if found.variant not in (ROWS, COLUMNS_UNALIGNED) else self._in_shares(
+                    found, layouts.aligned, arrays, axes, full
+                )
         return self._in_any_order(arrays, axes, full, parameters)
 
     def _in_lines(self, aligned: bool, arrays, axes: list[Axis], start: int, length: int, run: int, period: int, steps):
@@ -127,6 +141,21 @@ class ElementwiseKernels(KernelGeometry):
             found = strided.in_rows(self, arrays, axes, start, length, run, period, steps)
         return found
 
+    def _in_shares(self, found: Geometry, aligned: bool, arrays, axes: list[Axis], full: list[int]) -> Geometry:
+        """The launch `found`, whose threads take shares of rows, or one of `broadcast`: that takes less time where rows
+        have other boundaries than vectors, or vectors are short, and none of the inputs has gaps."""
+        from skuda.schedules import broadcasts
+
+        lanes = lanes_of(self.operation, self.types, BROADCAST)[0]
+        if lanes > 4 and aligned and axes[-1].extent % lanes == 0 and self.keep_aligned(arrays, axes[:-1], lanes):
+            return found
+        flat = [product(axes[at + 1 :]) for at in range(len(axes))]
+        for position in full:
+            steps = [axis.strides[position] for axis in axes]
+            if 0 not in steps and steps != flat:
+                return found
+        return broadcasts.in_broadcast(self, arrays, axes) or found
+
     def _in_any_order(self, arrays, axes: list[Axis], full: list[int], parameters: list[int]) -> Geometry:
         """Operands of which some run along another axis than the output, or along none."""
         found, tile = None, tile_of(self.operation, self.types)
@@ -136,9 +165,9 @@ class ElementwiseKernels(KernelGeometry):
 
             found = tiles.in_tiles(self, arrays, axes, full, parameters, tile)
         if found is None:
-            from skuda.schedules import strided
+            from skuda.schedules import broadcasts, strided
 
-            found = strided.strided(self, arrays, axes)
+            found = broadcasts.in_broadcast(self, arrays, axes) or strided.strided(self, arrays, axes)
         return found
 
     # ---- rows ----

@@ -6,6 +6,7 @@ from skuda.model.operation import Operation, Types
 from skuda.schedules.abi import is_parameter
 from skuda.schedules.variant import (
     BLOCK,
+    BROADCAST,
     COLUMNS,
     COLUMNS_SMALL,
     COLUMNS_UNALIGNED,
@@ -59,7 +60,8 @@ def elementwise_variants(operation: Operation, types: Types) -> tuple[Variant, .
     differing = {dim.name for operand in parameters for dim in operand.dims if dim.block is None}
     if operation.space and all(dim.name in differing for dim in operation.space):  # no neighbours share all parameters
         lines, planes = (), planes[1:]
-    return (*lines, *columns, *planes, STRIDED)
+    anywhere = () if operation.is_packed(types) else (BROADCAST,)
+    return (*lines, *columns, *planes, *anywhere, STRIDED)
 
 
 def has_table(operation: Operation, types: Types) -> bool:
@@ -101,6 +103,8 @@ def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int,
             rows = TUNED.columns_bits // (lanes * sum(inputs))
         rows = max(1, min(TUNED.columns_rows, rows))
         return lanes, min(TUNED.columns_rows_small, rows) if variant is COLUMNS_SMALL else rows
+    if variant is BROADCAST:
+        return min(16, 128 // widest), 1
     lanes = min(16, 128 // widest, TUNED.vec_bits // max(inputs))
     if variant is ROWS:
         return lanes, max(1, min(TUNED.rows_groups, TUNED.rows_bits // (lanes * sum(inputs))))

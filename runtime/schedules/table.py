@@ -13,6 +13,7 @@ from skuda.model.records import Record
 from skuda.schedules import abi
 from skuda.schedules.elementwise_variants import elementwise_variants, lanes_of, strided_lanes, tile_of
 from skuda.schedules.variant import (
+    BROADCAST,
     COLUMNS,
     COLUMNS_SMALL,
     COLUMNS_UNALIGNED,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 _LAYOUTS = {
     VEC_SMALL: "FEW", SHIFTED: "SHIFTED", SHIFTED_SMALL: "FEW_SHIFTED", PITCHED: "PITCHED",
 }  # as in runtime/cuda/flat.cuh  # fmt: skip
-_IN_LANES = VEC, *_LAYOUTS, ROWS, COLUMNS, COLUMNS_SMALL, COLUMNS_UNALIGNED, GROUPS
+_IN_LANES = VEC, *_LAYOUTS, BROADCAST, ROWS, COLUMNS, COLUMNS_SMALL, COLUMNS_UNALIGNED, GROUPS
 
 
 class Schedule(Record):
@@ -133,6 +134,10 @@ SCHEDULES = {
         Schedule(
             "tile", "operands that run along different axes", "tile.cuh", "tiles", abi.TILE_ARGUMENTS,
             lambda operation, types, variant: tile_of(operation, types),
+        ),
+        Schedule(
+            "broadcast", "outputs in one row, inputs of any strides", "broadcast.cuh", "broadcasts",
+            abi.BROADCAST_ARGUMENTS, lambda operation, types, variant: lanes_of(operation, types, variant)[:1],
         ),
         Schedule(
             "strided", "any strides", "strided.cuh", "strided", abi.STRIDED_ARGUMENTS,

@@ -1,0 +1,45 @@
+"""The host side of runtime/cuda/broadcast.cuh: outputs in one row without gaps, inputs with any strides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from skuda.schedules import abi
+from skuda.schedules.abi import BROADCAST_AXES
+from skuda.schedules.axes import Axis
+from skuda.schedules.elementwise_variants import lanes_of
+from skuda.schedules.geometry import MOST_FLAT, Geometry, divisions, product
+from skuda.schedules.variant import BLOCK, BROADCAST
+
+if TYPE_CHECKING:
+    from skuda.schedules.elementwise import ElementwiseKernels
+
+
+def in_broadcast(kernels: ElementwiseKernels, arrays: Sequence[int], axes: list[Axis]) -> Geometry | None:
+    """The launch for operands which lie so; None where there are too many axes or elements, or outputs have gaps."""
+    length, outputs = product(axes), len(kernels.operation.inputs)
+    if kernels.served and BROADCAST not in kernels.served:
+        return None
+    if kernels.packed or not 0 < len(axes) <= BROADCAST_AXES or length >= MOST_FLAT:
+        return None
+    if any(axis.block > 1 for axis in axes):
+        return None
+    free = BROADCAST_AXES - len(axes)
+    extents = [1] * free + [axis.extent for axis in axes]
+    strides = {}
+    for position, index in enumerate(arrays):
+        steps = [0] * free + [axis.strides[position] for axis in axes]
+        name = kernels.operation.operands[index].name
+        if index >= outputs:
+            if any(step != product(axes[at + 1 :]) for at, step in enumerate(steps[free:])):
+                return None
+            strides[name] = ()
+        else:
+            if sum(abs(step) * extent for step, extent in zip(steps, extents, strict=True)) >= MOST_FLAT:
+                return None
+            flat = all(step == product(axes[at + 1 :]) for at, step in enumerate(steps[free:]))
+            strides[name] = *steps, int(flat)
+    lanes = lanes_of(kernels.operation, kernels.types, BROADCAST)[0]
+    head = abi.BROADCAST.pack(length=length, extent=divisions(extents[1:]))
+    return Geometry(BROADCAST, -(-(length + lanes - 1) // (BLOCK * lanes)), head, strides)

@@ -26,7 +26,7 @@ from skuda.schedules.row_variants import FEW_ROWS, PORTABLE_CLUSTER, ClusterVari
 from skuda.schedules.scan_variants import ScanVariant
 from skuda.schedules.slab_variants import SlabVariant
 from skuda.schedules.stripe_variants import StripeVariant
-from skuda.schedules.variant import COLUMNS, GROUPS, SHIFTED, STAGES, TABULATE, TILE, VEC, RowMode, Variant
+from skuda.schedules.variant import BROADCAST, COLUMNS, GROUPS, SHIFTED, STAGES, TABULATE, TILE, VEC, RowMode, Variant
 
 
 def kernel_of(entry: str) -> tuple[str, str]:
@@ -51,6 +51,7 @@ GROUPED_BLOCKS = (48, 64, 100)
 TILED_MANY = ((), (160,), (37,), (9, 71), (160, 144))
 TILED_SINGLE = (144, 131, 9)
 TILED_LAYOUTS = ("crossed", "permuted")
+BROADCAST_LAYOUTS = ("plain", "repeated", "spread", "crossed", "apart")
 DOWN_LAYOUTS = ("permuted", "turned", "crossed")
 SPLIT_LAYOUTS = (*LAYOUTS, "permuted", "turned")
 
@@ -68,8 +69,13 @@ class ArrayLayout:
 def lay_out(shape: tuple[int, ...], how: str) -> ArrayLayout:
     """`plain`: contiguous from the start; `shifted`: one element later; `stepped`: every second of the last axis;
     `padded`: a gap as long as it after each line of the last axis of several elements; `permuted`: contiguous, the axes
-    in reversed order; `turned`: the same one element later.
+    in reversed order; `turned`: the same one element later; `repeated`, `stacked`: the same all along the last axis, or
+    the first.
     """
+    if how in ("repeated", "stacked"):
+        axis = len(shape) - 1 if how == "repeated" else 0
+        at = lay_out(tuple([1 if each == axis else extent for each, extent in enumerate(shape)]), "plain")
+        return ArrayLayout(shape, tuple([step * (each != axis) for each, step in enumerate(at.strides)]), 0, at.size)
     if how == "turned":
         at = lay_out(shape, "permuted")
         return ArrayLayout(shape, at.strides, 1, at.size + 1)
@@ -198,6 +204,8 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
         many, single = TILED_MANY, TILED_SINGLE
     elif entry.variant is GROUPS:
         many, single, sizes_of_blocks = GROUPED_MANY, GROUPED_SINGLE, GROUPED_BLOCKS
+    elif entry.variant is BROADCAST:
+        many, single = (*many, (3,)), (*single, 3)
     if operation.analysis.stage:  # rows of one element, which stages before it make the same of, last
         many = (*filter(None, many), ())
     choices = [many if dim.many else single for dim in operation.dims] + [sizes_of_blocks for _ in blocks]
@@ -328,9 +336,17 @@ def _lengths_of_rows(operation: Operation, variant) -> list[tuple]:
 
 
 def how_of(operand: Operand, operation: Operation, how: str) -> str:
-    """The layout of an operand: `crossed` are the inputs alone, and `askew` they are shifted. Parameters are plain, but
-    for those of rows askew, which lie along a row.
+    """The layout of an operand: `crossed` are the inputs alone, and `askew` they are shifted; of `repeated` the first
+    is so, and of `spread` the others are stacked; `apart` are parameters alone, which are permuted. Else these are
+    plain, but for those of rows askew, which lie along a row.
     """
+    if how == "apart":
+        return "permuted" if shared(operand, operation) and operand in operation.inputs else "plain"
+    if how in ("repeated", "spread"):
+        full = [each for each in operation.inputs if each.dims == operation.space]
+        return how_of(operand, operation, "plain") if operand not in full else (
+            "repeated" if operand is full[0] else "stacked" if how == "spread" else "plain"
+        )
     if shared(operand, operation):
         return "shifted" if how == "askew" and operation.analysis.over and operand in operation.inputs else "plain"
     if how in ("crossed", "askew"):
@@ -355,7 +371,7 @@ def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
     chosen: list[tuple] = []
     down = isinstance(variant, ScanVariant) and variant.walkers
     layouts = TILED_LAYOUTS if tiled else SPLIT_LAYOUTS if split else DOWN_LAYOUTS if down else LAYOUTS
-    layouts = GROUPED_LAYOUTS if variant is GROUPS else layouts
+    layouts = GROUPED_LAYOUTS if variant is GROUPS else BROADCAST_LAYOUTS if variant is BROADCAST else layouts
     if registry.entry_of(sku).operation.of_alternative:  # which serves rows that lie apart
         layouts = ("permuted", *LAYOUTS) if variant is COLUMNS else layouts
     for how in layouts:
@@ -365,6 +381,8 @@ def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
         elif tiled:
             found = list(reaching)
             found = found[:: max(1, len(found) // (2 * most))][: 2 * most]
+        elif variant is BROADCAST:  # of each layout
+            found = list(islice(reaching, max(1, most // 2)))
         elif split and registry.entry_of(sku).operation.repacked:  # of each layout other sizes
             found = list(reaching)[5 * SPLIT_LAYOUTS.index(how) :][:1]
         else:

@@ -102,11 +102,14 @@ class Case:
 
     def problem(self) -> Problem:
         """What the operands hold."""
-        return _problem(self.call.plan_class, self.call.sizes, self.call.elements, self.unusual)
+        along = [(name, np.flatnonzero(np.array(at.strides) == 0)) for name, at in self.call.layouts]
+        repeated = tuple([(name, tuple(axes.tolist())) for name, axes in along if axes.size])
+        return _problem(self.call.plan_class, self.call.sizes, self.call.elements, self.unusual, repeated)
 
 
 @lru_cache(maxsize=48)  # kernels of the same types follow each other
-def _problem(plan_class: type[Plan], sizes: tuple, elements: tuple, unusual: bool) -> Problem:
+def _problem(plan_class: type[Plan], sizes: tuple, elements: tuple, unusual: bool, repeated: tuple = ()) -> Problem:
+    """`repeated`: the axes along which inputs lie so that they have one element."""
     fields = {**dict(sizes), **dict(elements), **bounds(plan_class.operation)}
     plan = plan_class.select(plan_class.descriptor_type(**fields), preference=BackendKind.REFERENCE)
     known: dict[str, np.ndarray] = {}
@@ -119,6 +122,9 @@ def _problem(plan_class: type[Plan], sizes: tuple, elements: tuple, unusual: boo
         known |= run(maker, known)
     _fill(plan, _Rows(plan, reducing, bool(over)), known, unusual)
     operation = plan.operation
+    for name, axes in repeated:
+        first = tuple(slice(0, 1) if axis in axes else slice(None) for axis in range(known[name].ndim))
+        known[name] = np.ascontiguousarray(np.broadcast_to(known[name][first], known[name].shape))
     inputs = {operand.name: known[operand.name] for operand in operation.inputs}
     expected = run(plan, inputs)
     words = dict(zip([operand.name for operand in operation.operands], plan.words, strict=True))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 from skuda.bench import shapes, suite
-from skuda.bench.shapes import SHAPES, Shape
+from skuda.bench.shapes import Shape
 from skuda.bench.suite import Case
 from skuda.launch.registry import Catalog
 from skuda.model.operation import Operation
@@ -60,7 +60,7 @@ def _templates(operation: Operation) -> list[tuple[Shape, dict[str, int]]]:
     axes = sum(not dim.many for dim in operation.space)
     return [
         (shape, attributes)
-        for shape in SHAPES
+        for shape in shapes.of_maps(operation)
         if max(axes, 2) == len(shape.extents)
         for attributes in suite.attributes_of(operation, shape, True)
     ]

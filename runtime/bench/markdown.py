@@ -47,7 +47,7 @@ _ELEMENTWISE = _Table(
         "odd": _odd,
         "small": lambda row: not _odd(row) and row["class"] == SizeClass.SMALL,
     },
-    (SizeClass.ROW_STRIDED, SizeClass.TRANSPOSED),
+    (SizeClass.ROW_STRIDED, SizeClass.TRANSPOSED, SizeClass.BROADCAST),
     (EAGER, COMPILE),
 )
 _FEW_OR_WIDE = (SizeClass.FEW_ROWS, SizeClass.WIDE_ROWS)

@@ -17,6 +17,12 @@ class Layout(StrEnum):
     MISALIGNED = "misaligned"  # contiguous, one element after an aligned address; outputs too
     ROW_STRIDED = "row-strided"  # inputs are the left half of the columns of a matrix; outputs are contiguous
     TRANSPOSED = "transposed"  # inputs are transposed views; outputs lie as a call makes them
+    OF_ROWS = "with a value a row"  # the last input broadcasts along the last axis; the others are contiguous
+    OF_COLUMNS = "with a value a column"  # the last input broadcasts along all axes but the last
+
+
+BROADCAST = Layout.OF_ROWS, Layout.OF_COLUMNS
+OF_INPUTS = Layout.ROW_STRIDED, Layout.TRANSPOSED, *BROADCAST  # outputs are contiguous
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,7 @@ class SizeClass(StrEnum):
     LARGE = "64 MB and more"
     ROW_STRIDED = "row-strided views"
     TRANSPOSED = "transposed views"
+    BROADCAST = "a broadcast input"
     ROWS = "rows of 64 to 16384"
     WIDE_ROWS = "rows of 65536 and more"
     FEW_ROWS = "few rows"
@@ -60,6 +67,7 @@ LARGE, ODD = Shape((16384, 4096)), Shape((16384, 4095))
 NARROW = Shape((4097, 127))
 MISALIGNED = Shape((16384, 4096), Layout.MISALIGNED)
 TRANSPOSED = Shape((16384, 4096), Layout.TRANSPOSED)
+OF_ROWS = Shape((16384, 4095), Layout.OF_ROWS)
 FLAT = Shape((1 << 25,))
 
 SHAPES = (
@@ -76,8 +84,13 @@ SHAPES = (
     MISALIGNED,
     Shape((16384, 4096), Layout.ROW_STRIDED),
     TRANSPOSED,
+    Shape((16384, 4096), Layout.OF_ROWS),
+    OF_ROWS,
+    Shape((16384, 4095), Layout.OF_COLUMNS),
+    Shape((16384, 63, 65), Layout.OF_ROWS),
+    Shape((32, 512, 28 * 28), Layout.OF_ROWS),
 )
-QUICK = {DECODE, SHAPES[3], SHAPES[5], LARGE, ODD, *SHAPES[10:]}
+QUICK = {DECODE, SHAPES[3], SHAPES[5], LARGE, ODD, *SHAPES[10:15]}
 
 # Rows along the last axis, of programs that write as many elements as they read.
 _SHORT = (Shape((262144, 64)), Shape((65536, 127)))
@@ -144,6 +157,14 @@ def reducing(operation: Operation) -> Iterator[tuple[Shape, dict[str, int]]]:
             found.append((FLAT, {}))
     for shape, attributes in found:
         yield Shape(fitted(shape.extents, operation), shape.layout), attributes
+
+
+def of_maps(operation: Operation) -> Iterator[Shape]:
+    """The suite's shapes of an elementwise operation, whose inputs can lie so."""
+    full = any(operand.dims == operation.space for operand in operation.inputs)
+    for shape in SHAPES:
+        if len(operation.broadcast) > 1 or (shape.layout not in BROADCAST and (full or shape.layout not in OF_INPUTS)):
+            yield shape
 
 
 def of_models(operation: Operation) -> Iterator[tuple[Shape, dict[str, int]]]:

@@ -192,6 +192,11 @@ class Case:
         elif layout is Layout.ROW_STRIDED and not written:
             wide = (*shape[:-1], 2 * shape[-1])
         strides = tuple(prod(wide[axis + 1 :]) for axis in range(len(shape)))
+        if layout in shapes.BROADCAST and operand is self.operation.inputs[self.operation.broadcast[-1]]:
+            along = layout is Layout.OF_COLUMNS
+            wide = shape[-1:] if along else shape[:-1]
+            steps = [1] if along else [prod(wide[axis + 1 :]) for axis in range(len(wide))]
+            strides = (*[0] * (len(shape) - 1), *steps) if along else (*steps, 0)
         if layout is Layout.TRANSPOSED and (not written or self._keeps_layout(operand)):
             strides = tuple(prod(shape[:axis]) for axis in range(len(shape)))
         if self.is_full(operand) and self._order != tuple(range(len(shape))):  # the axes that are reduced lie first
@@ -211,7 +216,10 @@ class Case:
 
         Elements that follow from the whole tensor need a second read, which counts where the L2 cannot hold the first.
         """
-        moved = {each.operand.name: count(each.shape) * DTYPES[each.word].storage.itemsize for each in self.operands}
+        moved = {
+            each.operand.name: min(count(each.shape), each.size) * DTYPES[each.word].storage.itemsize
+            for each in self.operands
+        }
         read = sum(moved[operand.name] for operand in self.operation.inputs)
         return sum(moved.values()) + (read if self._of_tensor and not self.reads_only and read > _L2 else 0)
 
@@ -230,6 +238,8 @@ class Case:
             return SizeClass.ROW_STRIDED
         if self.shape.layout is Layout.TRANSPOSED:
             return SizeClass.TRANSPOSED
+        if self.shape.layout in shapes.BROADCAST:
+            return SizeClass.BROADCAST
         if self.bytes < SMALL:
             return SizeClass.SMALL
         return SizeClass.MIDDLE if self.bytes < 64 * _MB else SizeClass.LARGE
@@ -347,11 +357,10 @@ def _rows(
             if every or shapes.is_core(shape):
                 yield shape, attributes
         return
-    wanted = {*SHAPES} if every else shapes.QUICK if in_full and quick else shapes.CORE if in_full else {shapes.LARGE}
-    if all(operand.dims != operation.space for operand in operation.inputs):  # such layouts are of inputs
-        wanted = {shape for shape in wanted if shape.layout not in (Layout.ROW_STRIDED, Layout.TRANSPOSED)}
+    few = shapes.CORE if in_full else {shapes.LARGE, shapes.OF_ROWS}
+    wanted = {*SHAPES} if every else shapes.QUICK if in_full and quick else few
     axes = sum(not dim.many for dim in operation.space)
-    for shape in SHAPES:
+    for shape in shapes.of_maps(operation):
         if shape in wanted and len(shape.extents) >= axes:
             if axes == len(operation.space):
                 shape = Shape(shapes.fitted(shape.extents, operation), shape.layout)

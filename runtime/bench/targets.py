@@ -21,6 +21,7 @@ SHARES: dict[SizeClass, tuple[float, float]] = {
     SizeClass.SMALL: (0.87, 0.87),
     SizeClass.ROW_STRIDED: (0.90, 0.90),
     SizeClass.TRANSPOSED: (0.60, 0.60),
+    SizeClass.BROADCAST: (0.90, 0.75),
     SizeClass.ROWS: (0.95, 0.88),
     SizeClass.WIDE_ROWS: (0.88, 0.88),
     SizeClass.FEW_ROWS: (0.87, 0.87),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from skuda.schedules import abi
 from skuda.schedules.abi import BROADCAST_AXES
 from skuda.schedules.axes import Axis
-from skuda.schedules.elementwise_variants import lanes_of
+from skuda.schedules.elementwise_variants import has_broadcast, lanes_of
 from skuda.schedules.geometry import MOST_FLAT, Geometry, divisions, product
 from skuda.schedules.variant import BLOCK, BROADCAST
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def in_broadcast(kernels: ElementwiseKernels, arrays: Sequence[int], axes: list[Axis]) -> Geometry | None:
     """The launch for operands which lie so; None where there are too many axes or elements, or outputs have gaps."""
     length, outputs = product(axes), len(kernels.operation.inputs)
-    if kernels.served and BROADCAST not in kernels.served:
+    if not has_broadcast(kernels.operation, kernels.types) or (kernels.served and BROADCAST not in kernels.served):
         return None
-    if kernels.packed or not 0 < len(axes) <= BROADCAST_AXES or length >= MOST_FLAT:
+    if not 0 < len(axes) <= BROADCAST_AXES or length >= MOST_FLAT:
         return None
     if any(axis.block > 1 for axis in axes):
         return None

@@ -142,18 +142,23 @@ class ElementwiseKernels(KernelGeometry):
         return found
 
     def _in_shares(self, found: Geometry, aligned: bool, arrays, axes: list[Axis], full: list[int]) -> Geometry:
-        """The launch `found`, whose threads take shares of rows, or one of `broadcast`: that takes less time where rows
-        have other boundaries than vectors, or vectors are short, and none of the inputs has gaps."""
+        """The launch `found`, whose threads take shares of rows, or one of `broadcast`.
+
+        That takes less time where inputs repeat in rows that are no whole vectors, or whose vectors are short; and
+        where parameters differ between the columns of several tables. But what has gaps is read faster in shares.
+        """
         from skuda.schedules import broadcasts
 
         lanes = lanes_of(self.operation, self.types, BROADCAST)[0]
         if lanes > 4 and aligned and axes[-1].extent % lanes == 0 and self.keep_aligned(arrays, axes[:-1], lanes):
             return found
+        repeats = [0 in [axis.strides[position] for axis in axes] for position in full]
         flat = [product(axes[at + 1 :]) for at in range(len(axes))]
-        for position in full:
-            steps = [axis.strides[position] for axis in axes]
-            if 0 not in steps and steps != flat:
+        for position, again in zip(full, repeats, strict=True):
+            if not again and [axis.strides[position] for axis in axes] != flat:
                 return found
+        if not (len(axes) > 2 if found.variant is COLUMNS_UNALIGNED else any(repeats)):
+            return found
         return broadcasts.in_broadcast(self, arrays, axes) or found
 
     def _in_any_order(self, arrays, axes: list[Axis], full: list[int], parameters: list[int]) -> Geometry:

@@ -25,8 +25,8 @@ from skuda.schedules.variant import (
 )
 
 # Elementwise stages that end a multi-kernel form: of few long rows, of neighbouring rows, of operands that lie
-# crosswise, and of anything else.
-_SECOND = VEC, COLUMNS, TILE, STRIDED
+# crosswise, of other inputs, and of anything else.
+_SECOND = VEC, COLUMNS, TILE, BROADCAST, STRIDED
 TABLED_BITS = 16  # of the elements whose results a table holds
 _REPACK = VEC, TILE, STRIDED  # an elementwise operation without parameters
 
@@ -39,7 +39,9 @@ def elementwise_variants(operation: Operation, types: Types) -> tuple[Variant, .
     last one. Tiles need two axes.
     """
     if operation.of_alternative:
-        return _REPACK if operation.repacked else _SECOND
+        if operation.repacked:
+            return _REPACK
+        return tuple([each for each in _SECOND if each is not BROADCAST or has_broadcast(operation, types)])
     parameters = [operand for operand in operation.in_kernels.inputs if is_parameter(operation, operand)]
     groups = (GROUPS,) if parameters else ()
     if operation.is_packed(types):
@@ -60,8 +62,13 @@ def elementwise_variants(operation: Operation, types: Types) -> tuple[Variant, .
     differing = {dim.name for operand in parameters for dim in operand.dims if dim.block is None}
     if operation.space and all(dim.name in differing for dim in operation.space):  # no neighbours share all parameters
         lines, planes = (), planes[1:]
-    anywhere = () if operation.is_packed(types) else (BROADCAST,)
+    anywhere = (BROADCAST,) if has_broadcast(operation, types) else ()
     return (*lines, *columns, *planes, *anywhere, STRIDED)
+
+
+def has_broadcast(operation: Operation, types: Types) -> bool:
+    """Whether an operation reads arrays that may lie in any way, and no operand has two elements to a byte."""
+    return any([not operand.scalar for operand in operation.read]) and not operation.is_packed(types)
 
 
 def has_table(operation: Operation, types: Types) -> bool:

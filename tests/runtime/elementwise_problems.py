@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from index_model import AXES, BLOCK, Array, addresses, view_over
-from index_model_planes import strided_positions, tile_positions
+from index_model import AXES, BLOCK, BROADCAST_AXES, Array, addresses, view_over
+from index_model_planes import broadcast_positions, strided_positions, tile_positions
 from index_model_shares import rows_positions
 from index_model_vectors import columns_positions, groups_positions, vec_positions
 
@@ -19,6 +19,7 @@ from skuda.model.sku import BackendKind
 from skuda.schedules import table
 from skuda.schedules.geometry import Geometry
 from skuda.schedules.variant import (
+    BROADCAST,
     COLUMNS,
     COLUMNS_SMALL,
     COLUMNS_UNALIGNED,
@@ -163,10 +164,14 @@ def check(problem: Problem) -> str:
             by_row = variant in (ROWS, COLUMNS_UNALIGNED)
             in_table = variant in (COLUMNS, COLUMNS_SMALL)
             tiled = variant is TILE
-            steps = parameter and variant is not STRIDED and not tiled and not in_table
+            anywhere = variant in (STRIDED, BROADCAST)
+            steps = parameter and not anywhere and not tiled and not in_table
             spans = by_row and not parameter and operand in operation.inputs
             axes = 0 if variant.kernel in ("vec", "groups") or in_table else AXES
-            in_lines = (variant.kernel == "vec" and not parameter) or (
+            if variant is BROADCAST:
+                axes = 0 if operand in operation.outputs else BROADCAST_AXES
+            flat = variant is BROADCAST and operand not in operation.outputs
+            in_lines = flat or (variant.kernel == "vec" and not parameter) or (
                 variant is GROUPS and not parameter and operand in operation.inputs
             )
             of_row = in_table and operand in operation.in_kernels.of_rows
@@ -195,7 +200,10 @@ def check(problem: Problem) -> str:
     numbers = [int(word) for word in re.findall(r"\b\d+\b", table.entry(operation, types, variant))]
     blocks = geometry.grid
     units, launched = geometry.head[0], blocks * geometry.block
-    if variant is STRIDED:
+    if variant is BROADCAST:
+        runs = [broadcast_positions(geometry, arrays, *numbers)]
+        units = -(-(geometry.head[0] + numbers[0] - 1) // numbers[0])
+    elif variant is STRIDED:
         runs = [strided_positions(geometry, arrays, *numbers)]
     elif variant is TILE:
         runs = [tile_positions(geometry, arrays, *numbers, fast) for fast in (True, False)]

@@ -13,7 +13,7 @@ import numpy as np
 
 from skuda.arrays.views import CPU, View
 
-AXES, BLOCK, MARGIN = 8, 128, 32
+AXES, BROADCAST_AXES, BLOCK, MARGIN = 8, 4, 128, 32
 
 
 def divide(slots, n: int) -> int:

@@ -1,8 +1,8 @@
-"""Which element's positions a thread of runtime/cuda/tile.cuh or strided.cuh reads and writes."""
+"""Which element's positions a thread of runtime/cuda/tile.cuh, broadcast.cuh or strided.cuh reads and writes."""
 
 from __future__ import annotations
 
-from index_model import AXES, BLOCK, Array, Slots, divide, outer_offset
+from index_model import AXES, BLOCK, BROADCAST_AXES, Array, Slots, divide, outer_offset
 
 
 def line_units(step: int, lines: int, length: int, most: int, size: int, start: int, line_step: int):
@@ -131,3 +131,57 @@ def strided_positions(geometry, arrays: list[Array], lanes: int):
                 else:
                     positions[array.name] = starts[array.name] + lane * array.strides[-1]
             yield positions
+
+
+def broadcast_positions(geometry, arrays: list[Array], lanes: int):
+    """For each element that a broadcast launch stores: {operand: offset}."""
+    slots = Slots(geometry.head)
+    length, extent = slots.one(), [slots.divide() for _ in range(BROADCAST_AXES - 1)]
+    assert not slots.rest
+    output = next(array for array in arrays if array.output)
+    lead = output.pointer * 8 // output.bits & (lanes - 1)
+
+    def coordinates(element: int) -> list[int]:
+        at = []
+        for each in reversed(extent):
+            above = divide(each, element)
+            at.insert(0, element - above * each[0])
+            element = above
+        return [element, *at]
+
+    def offset(array: Array, at: list[int]) -> int:
+        return sum(step * each for step, each in zip(array.strides, at, strict=True))
+
+    def stepped(array: Array, first: int) -> list[int]:
+        """Where a thread that goes from element to element finds them: BroadcastOperand::load."""
+        at, found = coordinates(first), []
+        here, width = offset(array, at), extent[-1][0]
+        for _ in range(lanes):
+            found.append(here)
+            here += array.strides[-1]
+            at[-1] += 1
+            axis = BROADCAST_AXES - 1
+            while at[axis] == (width if axis == BROADCAST_AXES - 1 else extent[axis - 1][0]):
+                at[axis] = 0
+                at[axis - 1] += 1
+                here += array.strides[axis - 1] - extent[axis - 1][0] * array.strides[axis]
+                axis -= 1
+                if axis == 0:
+                    break
+        return found
+
+    for thread in range(geometry.grid * BLOCK):
+        first = thread * lanes - lead
+        whole = first >= 0 and first + lanes <= length
+        of_lanes = {
+            array.name: array.lane_positions(0, first, lanes, False) if array.row or array.output
+            else stepped(array, first) if whole else []
+            for array in arrays
+        }  # fmt: skip
+        for element in range(max(first, 0), min(first + lanes, length)):
+            at = coordinates(element)
+            yield {
+                array.name: of_lanes[array.name][element - first] if whole
+                else element if array.output else array.read(offset(array, at))
+                for array in arrays
+            }  # fmt: skip

@@ -41,7 +41,9 @@ def test_every_element_is_reached_once_and_with_its_parameters(plan_class, monke
     kinds = {re.match(r"[a-z]+", name)[0] for name in served}
     operation = plan_class.operation
     whole = any(operand.dims == operation.space for operand in operation.inputs)
-    assert {"strided", *(["vec"] if whole else [])} <= kinds  # without such an input all are parameters
+    packed = any(map(operation.is_packed, operation.combinations))
+    some = ["vec"] * whole + ["broadcast"] * (not packed)
+    assert {"strided", *some} <= kinds  # without such an input all are parameters
     if whole:
         assert ("rows" in kinds) != operation.of_alternative  # which has few schedules
     assert ("columns" in kinds) == any(

@@ -1,9 +1,12 @@
 // The schedule broadcast: outputs in one row without gaps, inputs with any strides.
 #pragma once
+#include "dependent_launch.cuh"
 #include "elementwise_program.cuh"
 #include "flat.cuh"
 
 constexpr int BROADCAST_AXES = 4;
+// Blocks, up to which the next kernel may begin early: more of them would write in between the blocks of this one.
+constexpr u32 BROADCAST_SOON = 2048;
 
 struct Broadcast {
   i64 length;
@@ -111,16 +114,18 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) broadcast(const __grid_co
   const Broadcast& space = args.head;
   const i32 length = i32(space.length), lead = E::first_output(args).template lead<LANES, false>();
   const i32 first = i32(blockIdx.x * ELEMENTWISE_THREADS + threadIdx.x) * LANES - lead;
+  wait_for_earlier();
   const auto scalars = E::scalars(args);
   if (first >= 0 && first + LANES <= length) {
     const Broadcast::Position at = space.position(first);
     typename E::template InputLanes<LANES> in;
     E::template load<LANES>(in, args, space, at);
+    typename E::template OfRuns<BroadcastLanes<LANES>> runs;
+    E::each_run(args, [&](const auto& run, auto& own) { own = run.template load<LANES>(space, at); }, runs);
+    if (gridDim.x <= BROADCAST_SOON) let_next_begin();
     typename E::template OutputLanes<LANES> out;
     bool fast = true;
     if constexpr (E::HAS_RUNS) {
-      typename E::template OfRuns<BroadcastLanes<LANES>> runs;
-      E::each_run(args, [&](const auto& run, auto& own) { own = run.template load<LANES>(space, at); }, runs);
       P programs[LANES];
 #pragma unroll
       for (int lane = 0; lane < LANES; ++lane) {

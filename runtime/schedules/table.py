@@ -138,6 +138,7 @@ SCHEDULES = {
         Schedule(
             "broadcast", "outputs in one row, inputs of any strides", "broadcast.cuh", "broadcasts",
             abi.BROADCAST_ARGUMENTS, lambda operation, types, variant: lanes_of(operation, types, variant)[:1],
+            waits=True,
         ),
         Schedule(
             "strided", "any strides", "strided.cuh", "strided", abi.STRIDED_ARGUMENTS,

@@ -6,7 +6,7 @@
 
 constexpr int BROADCAST_AXES = 4;
 // Blocks, up to which the next kernel may begin early: more of them would write in between the blocks of this one.
-constexpr u32 BROADCAST_SOON = 2048;
+constexpr u32 BROADCAST_SOON = 512;
 
 struct Broadcast {
   i64 length;

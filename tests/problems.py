@@ -51,6 +51,7 @@ GROUPED_BLOCKS = (48, 64, 100)
 TILED_MANY = ((), (160,), (37,), (9, 71), (160, 144))
 TILED_SINGLE = (144, 131, 9)
 TILED_LAYOUTS = ("crossed", "permuted")
+MANY_REPEATED = ((523, 9), (9, 523))  # so that what repeats has many values
 BROADCAST_LAYOUTS = ("plain", "repeated", "spread", "crossed", "apart")
 DOWN_LAYOUTS = ("permuted", "turned", "crossed")
 SPLIT_LAYOUTS = (*LAYOUTS, "permuted", "turned")
@@ -70,9 +71,9 @@ def lay_out(shape: tuple[int, ...], how: str) -> ArrayLayout:
     """`plain`: contiguous from the start; `shifted`: one element later; `stepped`: every second of the last axis;
     `padded`: a gap as long as it after each line of the last axis of several elements; `permuted`: contiguous, the axes
     in reversed order; `turned`: the same one element later; `repeated`, `stacked`: the same all along the last axis, or
-    the first.
+    the first; stepped where there is one.
     """
-    if how in ("repeated", "stacked"):
+    if how in ("repeated", "stacked") and len(shape) > 1:
         axis = len(shape) - 1 if how == "repeated" else 0
         at = lay_out(tuple([1 if each == axis else extent for each, extent in enumerate(shape)]), "plain")
         return ArrayLayout(shape, tuple([step * (each != axis) for each, step in enumerate(at.strides)]), 0, at.size)
@@ -82,7 +83,7 @@ def lay_out(shape: tuple[int, ...], how: str) -> ArrayLayout:
     if how == "permuted":
         turned = lay_out(shape[::-1], "plain")
         return ArrayLayout(shape, turned.strides[::-1], 0, turned.size)
-    step = 2 if how == "stepped" else 1
+    step = 2 if how in ("stepped", "repeated", "stacked") else 1
     strides = [step]
     for extent in reversed(shape[1:]):
         strides.insert(0, strides[0] * extent * (2 if how == "padded" and strides[0] == 1 < extent else 1))
@@ -205,7 +206,7 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
     elif entry.variant is GROUPS:
         many, single, sizes_of_blocks = GROUPED_MANY, GROUPED_SINGLE, GROUPED_BLOCKS
     elif entry.variant is BROADCAST:
-        many, single = (*many, (3,)), (*single, 3)
+        many, single = (*MANY_REPEATED, *many, (3,)), (*single, 3)
     if operation.analysis.stage:  # rows of one element, which stages before it make the same of, last
         many = (*filter(None, many), ())
     choices = [many if dim.many else single for dim in operation.dims] + [sizes_of_blocks for _ in blocks]

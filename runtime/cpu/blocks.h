@@ -26,6 +26,39 @@ template <typename E> struct Line {
   }
 };
 
+// Neighbours as a formula takes them, and as memory has them.
+template <typename E, typename V> inline void widen_all(V* __restrict to, const storage_t<E>* from, int count) {
+  for (int i = 0; i < count; ++i) to[i] = V(widen(from[i]));
+}
+template <typename E, typename V> inline void narrow_all(storage_t<E>* to, const V* values, int count) {
+  for (int i = 0; i < count; ++i) to[i] = narrow_to<E>::from(values[i]);
+}
+
+// Eight of f16 at once, of which compilers make no vectors. The bits are those of the functions above.
+#if defined(__F16C__) && defined(__AVX__) && defined(__GNUC__) && !defined(__clang__)
+typedef short EightHalves __attribute__((vector_size(16)));
+typedef f32 EightFloats __attribute__((vector_size(32)));
+template <> inline void widen_all<f16, f32>(f32* __restrict to, const f16* from, int count) {
+  int i = 0;
+  for (EightHalves halves; i + 8 <= count; i += 8) {
+    memcpy(&halves, from + i, sizeof halves);
+    const EightFloats floats = __builtin_ia32_vcvtph2ps256(halves);
+    memcpy(to + i, &floats, sizeof floats);
+  }
+  for (; i < count; ++i) to[i] = widen(from[i]);
+}
+template <> inline void narrow_all<f16, f32>(f16* to, const f32* values, int count) {
+  int i = 0;
+  for (EightFloats floats; i + 8 <= count; i += 8) {
+    memcpy(&floats, values + i, sizeof floats);
+    EightHalves halves = __builtin_ia32_vcvtps2ph256(floats, 0);
+    halves = (halves & 0x7fff) > 0x7c00 ? EightHalves{} + 0x7fff : halves;  // NaN has one form
+    memcpy(to + i, &halves, sizeof halves);
+  }
+  for (; i < count; ++i) to[i] = narrow_to<f16>::from(values[i]);
+}
+#endif
+
 // Elements from `first` on as a formula takes them.
 template <typename E, typename V> inline void load_block(V* __restrict to, const Line<E>& line, i64 first, int count) {
   if constexpr (IS_PLACE<E>) {
@@ -40,7 +73,10 @@ template <typename E, typename V> inline void load_block(V* __restrict to, const
     const storage_t<E>* const from = line.data + line.offset + first;
     const char* const later = reinterpret_cast<const char*>(from + count) + AHEAD;
     for (int i = 0; i < count * int(sizeof *from); i += 64) __builtin_prefetch(later + i);
-    for (int i = 0; i < count; ++i) to[i] = V(widen(from[i]));
+    widen_all<E>(to, from, count);
+  } else if (line.step == 0) {
+    const V value = V(widen(line.data[line.offset]));
+    for (int i = 0; i < count; ++i) to[i] = value;
   } else {
     const storage_t<E>* const from = line.data + line.offset + first * line.step;
     for (int i = 0; i < count; ++i) to[i] = V(widen(from[i * line.step]));
@@ -58,7 +94,7 @@ inline void store_block(const V* __restrict values, const Line<E>& line, i64 fir
     }
   } else if (line.step == 1) {
     storage_t<E>* const to = line.data + line.offset + first;
-    for (int i = 0; i < count; ++i) to[i] = narrow_to<E>::from(values[i]);
+    narrow_all<E>(to, values, count);
   } else {
     storage_t<E>* const to = line.data + line.offset + first * line.step;
     for (int i = 0; i < count; ++i) to[i * line.step] = narrow_to<E>::from(values[i]);

@@ -4,10 +4,12 @@
 #include "reductions.cuh"
 #include "blocks.h"
 
-constexpr i64 STRETCH = 4096;  // elements that are computed where they lie, at a time
+constexpr i64 STRETCH = 2048;  // elements that are computed where they lie, at a time
 
-// Whether elements are in memory what formulas take, or make: of these no blocks are needed.
-template <typename E, typename V> constexpr bool as_it_stands = same<storage_t<E>, V> && !IS_PLACE<E>;
+// Whether elements are in memory what formulas take, or make, or become that in few instructions, as integers and bf16
+// do: of these no blocks are needed.
+template <typename E, typename V> constexpr bool as_it_stands =
+    !IS_PLACE<E> && storage<E>::bits >= 8 && (same<storage_t<E>, V> || !Format<E>::real || same<E, bf16>);
 
 // The inputs of a program that have a value for each element.
 template <typename P, typename L, typename S> struct ElementBlocksOf;
@@ -25,14 +27,28 @@ template <typename P, typename... I, int... i> struct ElementBlocksOf<P, List<I.
   void load(i64 first, int count) { (load_block(get<i>(values), get<i>(lines), first, count), ...); }
   typename P::Element element(int lane) const { return {get<i>(values)[lane]...}; }
 
-  // The elements where they lie, if they are neighbours; `begin` is the first byte of one array of them.
+  // The elements where they lie, if they are neighbours or one that repeats, which is `Repeated` then; `begin` is the
+  // first byte of one array of them.
   static constexpr bool STAND = (as_it_stands<typename I::element, formula_t<C, typename I::element>> && ... && true);
+  struct Repeated {
+    Tuple<storage_t<typename I::element>[STRETCH]...> of;
+  };
   struct Places {
     Tuple<const storage_t<typename I::element>*...> of;
-    typename P::Element element(i64 index) const { return {get<i>(of)[index]...}; }
+    typename P::Element element(i64 index) const {
+      return {formula_t<C, typename I::element>(widen(get<i>(of)[index]))...};
+    }
   };
-  bool neighbours() const { return ((get<i>(lines).step == 1) && ... && true); }
-  Places places() const { return {{get<i>(lines).data + get<i>(lines).offset...}}; }
+  bool stand() const { return ((get<i>(lines).step == 1 || get<i>(lines).step == 0) && ... && true); }
+  void repeat(Repeated& repeated, i64 count) const { (repeat(get<i>(repeated.of), get<i>(lines), count), ...); }
+  template <typename E> static void repeat(storage_t<E>* to, const Line<E>& line, i64 count) {
+    if (line.step != 0) return;
+    const storage_t<E> value = line.data[line.offset];
+    for (i64 index = 0; index < count; ++index) to[index] = value;
+  }
+  Places places(const Repeated& repeated, i64 first) const {
+    return {{get<i>(lines).step ? get<i>(lines).data + get<i>(lines).offset + first : get<i>(repeated.of)...}};
+  }
   bool at(const void* begin) const {
     return ((static_cast<const void*>(get<i>(lines).data + get<i>(lines).offset) == begin) || ... || false);
   }
@@ -104,7 +120,7 @@ template <typename P, typename... O, int... o> struct ResultLinesOf<P, List<O...
     }
   };
   bool neighbours() const { return ((get<o>(lines).step == 1) && ...); }
-  Places places() const { return {{get<o>(lines).data + get<o>(lines).offset...}}; }
+  Places places(i64 first) const { return {{get<o>(lines).data + get<o>(lines).offset + first...}}; }
   // Whether some are where inputs are: what is computed there could not be computed once more.
   template <typename I> bool in_place_of(const I& inputs) const {
     return (inputs.at(get<o>(lines).data + get<o>(lines).offset) || ...);
@@ -152,16 +168,17 @@ template <typename P> void cpu_elementwise(const void* arguments, i64 begin, i64
     P program = whole;
     i64 last = from;  // the run that `program` is for ends here
     if constexpr (ElementBlocks<P>::STAND && ResultLines<P>::STAND)
-      if (in.neighbours() && out.neighbours() && !(E::HAS_RUNS && shared.changes) && !out.in_place_of(in)) {
-        const auto elements = in.places();
-        auto results = out.places();
+      if (in.stand() && out.neighbours() && !(E::HAS_RUNS && shared.changes) && !out.in_place_of(in)) {
+        typename ElementBlocks<P>::Repeated repeated;
+        in.repeat(repeated, min(to - from, STRETCH));
         for (i64 first = from, until; first < to; first = until) {
           if (E::HAS_RUNS && first >= last) {
             last = (first / shared.run + 1) * shared.run;
             program = E::made(args, shared.at(first), scalars);
           }
           until = min(min(to, first + STRETCH), E::HAS_RUNS ? last : to);
-          compute_run(results, program, elements, first, until);
+          auto results = out.places(first);
+          compute_run(results, program, in.places(repeated, first), i64(0), until - first);
         }
         continue;
       }

@@ -30,18 +30,21 @@ if TYPE_CHECKING:
     from skuda.launch.prepared import Launch
     from skuda.plans.plan import Plan
 
+SHORT = 16  # elements: the way to a line takes longer than so many
 ALONE = 1 << 14  # elements: fewer are one thread's, whatever is made of them
 WAKE = 4e-4  # seconds of work that are worth waking threads for
 SHARES = 4  # of a thread, so that all end together
 
 
 class CpuElementwise(ElementwiseKernels):
-    """Lines of the last axis, in pieces."""
+    """Lines of the last axis, in pieces; of the longest one where the last is short."""
 
     def geometry(self, layouts: Layouts) -> Geometry:
         arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
         operands = [self.operation.operands[index] for index in arrays]
         axes = index_space(self.operation, self.sizes, operands, [layouts.strides[i] for i in arrays], self.packed)
+        if not self.packed and axes and axes[-1].extent < SHORT and all(axis.block == 1 for axis in axes):
+            axes.append(axes.pop(max(range(len(axes)), key=lambda each: axes[each].extent)))
         found = strided.strided(self, arrays, axes)
         units, _, last = found.head[:3]
         lines = units // -(-last // strided_lanes(self.operation, self.types))

@@ -324,6 +324,37 @@ def test_zeros_keep_their_signs(monkeypatch):
     selection.forget()
 
 
+@pytest.mark.parametrize("word", ["f32", "bf16", "f16", "s8", "u32", "i64"])
+@pytest.mark.parametrize(
+    "shapes", [((9, 30_000), (9, 1)), ((80_000, 3), (3,)), ((7, 1, 900), (40, 1)), ((200_001,), (1,))]
+)
+def test_inputs_that_repeat(calls, monkeypatch, word, shapes):
+    """Along the last axis, which may be short, or along others."""
+    random, dtype = np.random.default_rng(10), DTYPES[word].storage
+    a, b = (random.integers(-99 if DTYPES[word].lowest < 0 else 0, 99, shape).astype(dtype) for shape in shapes)
+    for call in (skuda.mul, skuda.lt):
+        with monkeypatch.context() as patch:
+            found, expected = both(patch, lambda call=call: call(a, b))
+        assert found.tobytes() == expected.tobytes()
+        selection.forget()
+    assert [each.backend for each in calls].count(BackendKind.CPU) == 2
+
+
+def test_halves_are_converted_as_one_by_one(calls, monkeypatch):
+    """All of them, and of f32 those around halves, ties, infinities and NaN of any kind."""
+    halves = np.tile(np.arange(1 << 16, dtype=np.uint16), 4)
+    floats = np.arange(1 << 16, dtype=np.uint32)
+    floats = np.concatenate([floats << 16, floats << 16 | 0xFFFF, floats * 0x10000 + 0x1000, 0x477FE000 + floats])
+    selection.forget()
+    for x in (halves.view(np.float16), floats.astype(np.uint32).view(np.float32)):
+        for dtype in ("f16", "f32"):
+            with monkeypatch.context() as patch:
+                found, expected = both(patch, lambda x=x, dtype=dtype: skuda.cast(x, dtype=dtype))
+            selection.forget()
+            assert found.tobytes() == expected.tobytes()
+    assert [each.backend for each in calls].count(BackendKind.CPU) == 4
+
+
 @pytest.mark.parametrize("shape", [(700, 255), (1 << 17, 1)])
 def test_two_elements_to_a_byte(monkeypatch, shape):
     """The one that pads an odd line is 0."""

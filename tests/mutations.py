@@ -181,6 +181,48 @@ MUTATIONS = (
     ),
     # ---- headers: elementwise schedules ----
     Mutation(
+        CUDA + "broadcast.cuh",
+        "lanes.data[lane] = lane < left ? first : second;",
+        "lanes.data[lane] = first;",
+        moves("inputs that broadcast"),
+        "a value of one row serves the next row's elements in a vector",
+    ),
+    Mutation(
+        CUDA + "broadcast.cuh",
+        "if (++at.of[LAST] == width) offset",
+        "if (++at.of[LAST] == width + 1) offset",
+        moves("few inputs that broadcast"),
+        "rows end one element late",
+    ),
+    Mutation(
+        CUDA + "broadcast.cuh",
+        "if (i32(steps.flat) && aligned) return",
+        "if (aligned) return",
+        moves("inputs that broadcast"),
+        "inputs that broadcast are read as if they lay as outputs do",
+    ),
+    Mutation(
+        CUDA + "broadcast.cuh",
+        "if (first >= 0 && first + LANES <= length) {",
+        "if (first >= 0) {",
+        moves("inputs that broadcast"),
+        "a vector is stored beyond the last element",
+    ),
+    Mutation(
+        "runtime/cpu/elementwise.h",
+        "|| get<i>(lines).step == 0) && ... && true); }",
+        "|| get<i>(lines).step != 1) && ... && true); }",
+        where("tests/cpu/test_kernels_on_the_cpu.py", "every_second"),
+        "lines with gaps are computed where they do not lie",
+    ),
+    Mutation(
+        "runtime/cpu/blocks.h",
+        "halves = (halves & 0x7fff) > 0x7c00 ?",
+        "halves = (halves & 0x7fff) > 0x7fff ?",
+        where("tests/cpu/test_kernels_on_the_cpu.py", "one_by_one"),
+        "NaN of f16 keep what they were of",
+    ),
+    Mutation(
         CUDA + "vec.cuh",
         "const i32 low = are_shifted(LAYOUT) ? MARGIN : 0;",
         "const i32 low = 0;",

@@ -189,6 +189,12 @@ def test_views_and_outputs_of_the_caller(monkeypatch):
     assert found.tobytes() == expected.tobytes()
 
 
+def test_every_second_element(calls, monkeypatch):
+    x = rows(400, 800)
+    found, expected = both(monkeypatch, lambda: skuda.mul(x[:, ::2], x[:, 400:]))
+    assert calls[0].backend is BackendKind.CPU and found.tobytes() == expected.tobytes()
+
+
 def test_elements_at_odd_addresses(calls):
     memory = np.zeros(4 * (1 << 17) + 1, np.uint8)
     x = memory[1:].view(np.float32)

@@ -17,6 +17,7 @@ from skuda.schedules.row_variants import ClusterVariant, RowVariant, SplitVarian
 from skuda.schedules.scan_variants import ScanVariant
 from skuda.schedules.stripe_variants import StripeVariant
 from skuda.schedules.variant import (
+    BROADCAST,
     COLUMNS,
     COLUMNS_UNALIGNED,
     GROUPS,
@@ -126,6 +127,9 @@ MOVES = {
     "columns, misaligned": ("quantize_per_channel", ("f16", "s4"), variant(COLUMNS_UNALIGNED)),
     "a tile with packed pairs": ("quantize_per_token", ("f16", "s4"), variant(TILE)),
     "a tile": ("lerp_tensor", ("f32",), variant(TILE)),
+    "inputs that broadcast": ("lerp_tensor", ("f16",), variant(BROADCAST)),
+    "few inputs that broadcast": ("lerp_tensor", ("f32",), variant(BROADCAST)),
+    "columns of several tables": ("outer", ("f16",), variant(BROADCAST)),
     "any strides, packed": ("dequantize_per_token", ("u4", "f32"), variant(STRIDED)),
     "pairs to e4m3": ("quantize_fp8_per_token", ("f32", "e4m3"), variant(VEC)),
     "pairs to e5m2": ("quantize_fp8_per_token", ("f32", "e5m2"), variant(VEC)),

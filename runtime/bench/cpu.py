@@ -31,13 +31,18 @@ def calls(side: int) -> dict[str, Calls]:
     torch.manual_seed(0)
     x, y = torch.randn(side, side), torch.randn(side, side)
     weight, half, share, seed = torch.randn(side), x.bfloat16(), torch.rand(side, side), torch.tensor(0)
-    shape = (side,)
+    shape, short, column = (side,), x.half(), x[:, :1].contiguous()
+    small, column_half = (10 * x).to(torch.int8), column.bfloat16()
 
     def codes(values, inverse=1 / 0.02):
         return values.mul(inverse).round_().clamp_(-128, 127).to(torch.int8)
 
     return {
         "add f32": (x, lambda: skuda.add(x, y), lambda: x + y),
+        "add f16": (short, lambda: skuda.add(short, short), lambda: short + short),
+        "add i8": (small, lambda: skuda.add(small, small), lambda: small + small),
+        "add f32, a value a row": (x, lambda: skuda.add(x, column), lambda: x + column),
+        "add bf16, a value a row": (half, lambda: skuda.add(half, column_half), lambda: half + column_half),
         "exp f32": (x, lambda: skuda.exp(x), lambda: x.exp()),
         "sin f32": (x, lambda: skuda.sin(x), lambda: x.sin()),
         "log1p f32": (share, lambda: skuda.log1p(share), lambda: share.log1p()),

@@ -9,7 +9,7 @@ from skuda.schedules import abi
 from skuda.schedules.abi import BROADCAST_AXES
 from skuda.schedules.axes import Axis
 from skuda.schedules.elementwise_variants import has_broadcast, lanes_of
-from skuda.schedules.geometry import MOST_FLAT, Geometry, divisions, product
+from skuda.schedules.geometry import MOST_FLAT, Geometry, divisions, gapless, product
 from skuda.schedules.variant import BLOCK, BROADCAST
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def in_broadcast(kernels: ElementwiseKernels, arrays: Sequence[int], axes: list[Axis]) -> Geometry | None:
     """The launch for operands which lie so; None where there are too many axes or elements, or outputs have gaps."""
-    length, outputs = product(axes), len(kernels.operation.inputs)
+    length, flat = product(axes), gapless(axes)
     if not has_broadcast(kernels.operation, kernels.types) or (kernels.served and BROADCAST not in kernels.served):
         return None
     if not 0 < len(axes) <= BROADCAST_AXES or length >= MOST_FLAT:
@@ -29,17 +29,15 @@ def in_broadcast(kernels: ElementwiseKernels, arrays: Sequence[int], axes: list[
     extents = [1] * free + [axis.extent for axis in axes]
     strides = {}
     for position, index in enumerate(arrays):
-        steps = [0] * free + [axis.strides[position] for axis in axes]
-        name = kernels.operation.operands[index].name
-        if index >= outputs:
-            if any(step != product(axes[at + 1 :]) for at, step in enumerate(steps[free:])):
+        operand, steps = kernels.operation.operands[index], [axis.strides[position] for axis in axes]
+        if operand in kernels.operation.outputs:
+            if steps != flat:
                 return None
-            strides[name] = ()
+            strides[operand.name] = ()
         else:
-            if sum(abs(step) * extent for step, extent in zip(steps, extents, strict=True)) >= MOST_FLAT:
+            if sum([abs(step) * axis.extent for step, axis in zip(steps, axes, strict=True)]) >= MOST_FLAT:
                 return None
-            flat = all(step == product(axes[at + 1 :]) for at, step in enumerate(steps[free:]))
-            strides[name] = *steps, int(flat)
+            strides[operand.name] = *[0] * free, *steps, int(steps == flat)
     lanes = lanes_of(kernels.operation, kernels.types, BROADCAST)[0]
     head = abi.BROADCAST.pack(length=length, extent=divisions(extents[1:]))
     return Geometry(BROADCAST, -(-(length + lanes - 1) // (BLOCK * lanes)), head, strides)

@@ -26,6 +26,7 @@ from skuda.schedules.geometry import (
     KernelGeometry,
     Layouts,
     divide_slots,
+    gapless,
     product,
     repeats,
 )
@@ -152,14 +153,10 @@ class ElementwiseKernels(KernelGeometry):
         lanes = lanes_of(self.operation, self.types, BROADCAST)[0]
         if lanes > 4 and aligned and axes[-1].extent % lanes == 0 and self.keep_aligned(arrays, axes[:-1], lanes):
             return found
-        repeats = [0 in [axis.strides[position] for axis in axes] for position in full]
-        flat = [product(axes[at + 1 :]) for at in range(len(axes))]
-        for position, again in zip(full, repeats, strict=True):
-            if not again and [axis.strides[position] for axis in axes] != flat:
-                return found
-        if not (len(axes) > 2 if found.variant is COLUMNS_UNALIGNED else any(repeats)):
-            return found
-        return broadcasts.in_broadcast(self, arrays, axes) or found
+        steps = [[axis.strides[position] for axis in axes] for position in full]
+        gaps = any([0 not in each and each != gapless(axes) for each in steps])
+        wanted = len(axes) > 2 if found.variant is COLUMNS_UNALIGNED else any([0 in each for each in steps])
+        return (broadcasts.in_broadcast(self, arrays, axes) if wanted and not gaps else None) or found
 
     def _in_any_order(self, arrays, axes: list[Axis], full: list[int], parameters: list[int]) -> Geometry:
         """Operands of which some run along another axis than the output, or along none."""

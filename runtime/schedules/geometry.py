@@ -128,6 +128,11 @@ def repeats(period: int) -> tuple[int, int, int, int]:
     return NO_DIVISION if period == NEVER else divide_slots(period)
 
 
+def gapless(axes: Sequence[Axis]) -> list[int]:
+    """The strides of an array whose elements follow each other along some axes."""
+    return [product(axes[at + 1 :]) for at in range(len(axes))]
+
+
 def product(axes: Sequence[Axis]) -> int:
     """The elements along some axes."""
     result = 1

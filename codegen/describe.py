@@ -10,7 +10,7 @@ from functools import cached_property
 from skuda.codegen.examples import example
 from skuda.codegen.intrinsics import HALF_RULE, HALVED, QUICKENED
 from skuda.codegen.nodes import REDUCE
-from skuda.codegen.one_element import of_one, parts
+from skuda.codegen.one_element import with_forms
 from skuda.codegen.operators import FUNCTIONS
 from skuda.codegen.printers import LatexPrinter, NumpyPrinter, PythonPrinter, spelled_formulas
 from skuda.codegen.program import Program, Row
@@ -46,8 +46,8 @@ class Described:
     def __init__(self, row: Row):
         self.row = row
         self.programs = tuple(DescribedProgram(program) for program in row.programs)
-        every = [each for program in row.programs for each in (*parts(program), program)]
-        self.in_plans = tuple(map(DescribedProgram, every))
+        every = [pair for program in row.programs for pair in with_forms(program)]
+        self.in_plans = tuple(found for program, form in every for found in _with_form(program, form))
 
     def heading(self, file_name: str) -> Heading:
         """The top of its files."""
@@ -67,13 +67,21 @@ def _imports(formulas: Iterable[str]) -> Imports:
     return Imports("np." in text, tuple(name for name in FORMULA_NAMES if name in words))
 
 
-class DescribedProgram:
-    """One direction of a row."""
+def _with_form(program: Program, form: Program | None) -> tuple[DescribedProgram, ...]:
+    """A program behind its form for rows of one element."""
+    return (*([DescribedProgram(form)] if form else []), DescribedProgram(program, form))
 
-    def __init__(self, program: Program):
+
+class DescribedProgram:
+    """One direction of a row.
+
+    Args:
+        form: that for rows of one element, of what plans are made of.
+    """
+
+    def __init__(self, program: Program, form: Program | None = None):
         self.operation = program.operation
         self.stages = tuple(stage.operation for stage in stages(program))
-        form = of_one(program)
         self.of_one = form.operation if form else None
         self.formulas = spelled_formulas(program)
         self.backward = self.operation.direction is Direction.BACKWARD

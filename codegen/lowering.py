@@ -84,6 +84,12 @@ def _is_usual(node: Node) -> bool:
     return low >= 2.0**-60 and high <= 2.0**60
 
 
+def is_sure(quotient: Node) -> bool:
+    """Whether a quotient has the few steps of `sure_inverse` or `sure_quotient`."""
+    dividend, divisor = quotient.args
+    return _is_usual(divisor) and (_is_usual(dividend) or (dividend.op == "number" and float(dividend.text) == 1))
+
+
 def _is_no_power_of_two(node: Node) -> bool:
     """By a literal power of two C++ divides as it multiplies by the inverse."""
     return node.op != "number" or abs(frexp(float(node.text))[0]) != 0.5

@@ -239,10 +239,9 @@ def _model_names(programs: Sequence[DescribedProgram]) -> list[str]:
 
 def _plan_base(program: DescribedProgram) -> str:
     """The class that a program's plan derives from."""
-    if program.of_one:
-        return "PlanOfOneElement"
-    if program.operation.analysis.stages:
-        return "StagedPlan"
+    staged = "Staged" if program.operation.analysis.stages else ""
+    if program.of_one or staged:
+        return f"{staged}Plan{'OfOneElement' if program.of_one else ''}"
     if program.operation.analysis.stage or not program.operation.analysis.alternative:
         return "Plan"
     return "RepackedPlan" if program.operation.repacked else "PlanWithAlternative"

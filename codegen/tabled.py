@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from skuda.codegen.intrinsics import INTRINSICS
+from skuda.codegen.lowering import is_sure
 from skuda.codegen.program import Program, Row, analysed
 from skuda.model.operation import Operation
 
 _QUICK = frozenset(("rsqrt", "exp2"))  # at most 20 instructions in f32, which take no longer than a GPU's memory
-_LONG = frozenset(("erfinv", "logit"))  # their short forms for 16 bits take more than 40
+_LONG = frozenset(("logit",))  # its short form for 16 bits takes more than 40
 
 
 def with_tables(row: Row) -> Row:
@@ -39,10 +40,11 @@ def _told(program: Program) -> Program:
 
 def _is_long(program: Program) -> bool:
     """Whether a formula has a function of elements in common steps without a short form for 16 bits, or with a long
-    one, or such a function and a division: then a GPU's memory waits for its arithmetic."""
+    one, or such a function and a division by what elements make that has to be checked: then a GPU's memory waits for
+    its arithmetic."""
     each = {operand.name for operand in program.operation.inputs if not operand.scalar}
     parts = {part for node in program.written_out.values() for part in node.parts() if part.names() & each}
     common = [part for part in parts if part.op in INTRINSICS and INTRINSICS[part.op].common]
     functions = [part for part in common if part.op not in _QUICK]
-    divided = any(part.op == "/" and part.args[1].names() for part in parts)
+    divided = any(part.op == "/" and part.args[1].names() & each and not is_sure(part) for part in parts)
     return bool(functions) and (divided or any(not part.precise_as or part.op in _LONG for part in functions))

@@ -102,11 +102,12 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
-def with_axes(view: View, axes: tuple[int, ...]) -> View:
-    """The view with these of its axes, in this order; any other has one element."""
+def with_axes(view: View, axes: tuple[int | None, ...]) -> View:
+    """The view with these of its axes, in this order; any other has one element. None: one of one element more."""
     if axes == tuple(range(len(view.shape))):
         return view
-    return _with(view, tuple(view.shape[axis] for axis in axes), tuple(view.strides[axis] for axis in axes))
+    shape = tuple(1 if axis is None else view.shape[axis] for axis in axes)
+    return _with(view, shape, tuple(0 if axis is None else view.strides[axis] for axis in axes))
 
 
 def broadcast_to(view: View, shape: tuple[int, ...]) -> View:

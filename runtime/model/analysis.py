@@ -79,7 +79,8 @@ class Analysis(Record):
             are few and long; or, where neighbours in a row share operands, for all that blocks do not hold. A stage of
             the former has the same number, of the latter 0, as it takes all schedules. It is 1 where an elementwise
             operation may have to pack codes of 4 bits, and of that operation; 0 where there is none.
-        of_one: whether it is the elementwise form, for rows of one element, of an operation that reduces across rows.
+        of_one: of the form of an operation that reduces across rows: the dimensions of these, which have one element;
+            of others empty.
     """
 
     exact: bool = True
@@ -107,4 +108,4 @@ class Analysis(Record):
     slabs: int = 0
     stripes: int = 0
     alternative: int = 0
-    of_one: bool = False
+    of_one: tuple[str, ...] = ()

@@ -16,6 +16,7 @@ from skuda.launch.prepared import Launch, Launches, layouts
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import count
 from skuda.model.sku import BackendKind
+from skuda.plans.one_element import PlanOfOneElement
 from skuda.plans.plan import Plan
 from skuda.schedules.geometry import SEVERAL_KERNELS, Geometry, KernelGeometry, Layouts
 from skuda.schedules.slab_variants import SLAB_FEW
@@ -186,3 +187,7 @@ class StagedPlan(Plan):
 
     def _run_reference(self, checked: list) -> None:
         self._kernels.run_reference(self._arrays(checked))
+
+
+class StagedPlanOfOneElement(PlanOfOneElement, StagedPlan):
+    """A plan in stages that one kernel serves where rows have one element each."""

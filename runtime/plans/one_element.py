@@ -1,4 +1,5 @@
-"""Plans of reductions across rows, which an elementwise kernel serves where rows have one element each."""
+"""Plans of reductions across rows, which one kernel serves where these rows have one element each: an elementwise one,
+or one of rows where other rows are reduced too."""
 
 from __future__ import annotations
 
@@ -15,25 +16,24 @@ from skuda.schedules.geometry import SEVERAL_KERNELS, Geometry
 
 
 class OfOneElement(Launches):
-    """The elementwise form of one plan, whose operands lack the axes that are reduced.
+    """The form of one plan, whose operands lack axes of one element or have more of them.
 
     Attributes:
         plan: of that form.
-        workspace: bytes that it needs: none.
+        workspace: bytes that it needs at most.
     """
-
-    workspace = 0
 
     def __init__(self, plan: PlanOfOneElement):
         self.plan = plan.alike(plan.of_one)
-        operation = plan.operation
-        self._kept = tuple([_kept(operand, operation.along, plan.sizes) for operand in operation.operands])
+        self.workspace = self.plan.workspace_size
+        pairs = zip(plan.operation.operands, self.plan.operation.operands, strict=True)
+        self._axes = tuple([_axes(own, other, plan.sizes) for own, other in pairs])
 
     def operands(self, checked: Sequence[View | int | float]) -> list[View | int | float]:
         """Those of the form."""
         return [
             with_axes(value, axes) if isinstance(value, View) else value
-            for value, axes in zip(checked, self._kept, strict=True)
+            for value, axes in zip(checked, self._axes, strict=True)
         ]
 
     def launches(self, checked: Sequence[View | int | float], workspace: int) -> list[tuple[Launch, list]]:
@@ -41,18 +41,21 @@ class OfOneElement(Launches):
         return self.plan.launch_for(operands).launches(operands, workspace)
 
 
-def _kept(operand: Operand, along: Sequence[str], sizes: Mapping[str, Any]) -> tuple[int, ...]:
-    """The axes of an operand that are not reduced."""
-    found, axis = [], 0
+def _axes(operand: Operand, other: Operand, sizes: Mapping[str, Any]) -> tuple[int | None, ...]:
+    """Which axes of an operand those of the form's are; None for each that it has not."""
+    places, axis = {}, 0
     for dim in operand.dims:
         end = axis + (len(sizes[dim.name]) if dim.many else 1)
-        found += [*range(axis, end)] if dim.name not in along else []
-        axis = end
-    return tuple(found)
+        places[dim.name], axis = range(axis, end), end
+    return tuple([
+        axis
+        for dim in other.dims
+        for axis in places.get(dim.name, (None,) * (len(sizes[dim.name]) if dim.many else 1))
+    ])
 
 
 class PlanOfOneElement(Plan):
-    """A plan of sums across rows. Where rows have one element each, sums are elements, and the elementwise form serves.
+    """A plan of sums across rows. Where these have one element each, the form without the sums serves.
 
     Attributes:
         of_one: the plan of that form.
@@ -62,24 +65,24 @@ class PlanOfOneElement(Plan):
 
     def __init__(self, descriptor, stream, backend: BackendKind):
         super().__init__(descriptor, stream, backend)
-        alone = all([self._extent(dim) == 1 for dim in self.operation.along])
-        self._elementwise = OfOneElement(self) if alone else None
-        if self._elementwise is not None:
-            self.vectors = tuple(map(or_, self.vectors, self._elementwise.plan.vectors))
+        alone = all([self._extent(dim) == 1 for dim in self.of_one.operation.analysis.of_one])
+        self._form = OfOneElement(self) if alone else None
+        if self._form is not None:
+            self.vectors = tuple(map(or_, self.vectors, self._form.plan.vectors))
 
     def _launch(self, checked: Sequence[View | int | float]) -> Launches:
-        return super()._launch(checked) if self._elementwise is None else self._elementwise
+        return super()._launch(checked) if self._form is None else self._form
 
     def _geometry(self, checked: Sequence[View | int | float]) -> Geometry:
-        return super()._geometry(checked) if self._elementwise is None else SEVERAL_KERNELS
+        return super()._geometry(checked) if self._form is None else SEVERAL_KERNELS
 
     def served_by(self, checked: Sequence[View | int | float]) -> KernelSku:
-        if self._elementwise is None:
+        if self._form is None:
             return super().served_by(checked)
-        return self._elementwise.plan.served_by(self._elementwise.operands(checked))
+        return self._form.plan.served_by(self._form.operands(checked))
 
     def _check_layout(self, checked: list) -> None:
-        if self._elementwise is None:
+        if self._form is None:
             super()._check_layout(checked)
         else:
-            self._elementwise.plan._check_layout(self._elementwise.operands(checked))
+            self._form.plan._check_layout(self._form.operands(checked))

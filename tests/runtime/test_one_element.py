@@ -1,5 +1,5 @@
-"""Sums across rows of one element each, which an elementwise kernel makes: which operations have it, the same bits, and
-what is launched. The driver only writes down what it is given (test_launch.py).
+"""Sums across rows of one element each, for which programs have a form without them: which operations have it, the same
+bits, and what is launched. The driver only writes down what it is given (test_launch.py).
 """
 
 from __future__ import annotations
@@ -24,22 +24,24 @@ PLANS = [plan for name in CATALOG.modules for plan in CATALOG.plans(name) if pla
 
 
 def test_which_operations_have_such_a_form():
-    """Gradients of what rows share, stages of them among these. Not what is reduced along the last axes, which blocks
-    hold, nor down to one value, nor what is counted."""
+    """Gradients of what rows share, and of losses that divide by a sum; stages of them where several are left. Not what
+    is reduced along the last axes, which blocks hold, nor down to one value, nor what is counted."""
     found = {plan.operation.function for plan in PLANS}
-    assert {"prelu_backward", "batch_norm_backward", "rms_norm_stage2_backward", "outer_stage2_backward"} <= found
-    assert not found & {"sum", "mean", "mse_loss", "outer_stage1_backward", "batch_norm_training", "nll_loss_stage2"}
-    assert all(issubclass(plan, PlanOfOneElement) and not plan.of_one.operation.reduces for plan in PLANS)
+    assert {"prelu_backward", "batch_norm_backward", "rms_norm_backward", "nll_loss_backward"} <= found
+    assert "group_norm_stage3_backward" in found and not found & {"group_norm_backward", "rms_norm_stage2_backward"}
+    assert not found & {"sum", "mean", "mse_loss", "outer_stage1_backward", "batch_norm_training", "nll_loss"}
+    assert all(issubclass(plan, PlanOfOneElement) for plan in PLANS)
+    assert all(plan.operation.analysis.stages or not plan.of_one.operation.reduces for plan in PLANS)
 
 
 def selected(plan_class, types: dict[str, str], many: tuple[int, ...], backend: BackendKind, reduced: int = 1):
     """A plan whose rows have so many elements."""
-    operation = plan_class.operation
+    operation, across = plan_class.operation, plan_class.of_one.operation.analysis.of_one
     sizes = {}
     for dim in operation.dims:
-        along = dim.name in operation.along
+        along = dim.name in across
         if dim.many:
-            sizes[dim.name] = (reduced,) * (dim.name == operation.along[0]) if along else many
+            sizes[dim.name] = (reduced,) * (dim.name == across[0]) if along else many
         else:
             sizes[dim.name] = reduced if along else 37
     fields = {field: types[letter] for letter, field in operation.element_fields.items() if letter in types}
@@ -71,9 +73,9 @@ def test_the_element_is_the_sum(plan_class):
             with np.errstate(all="ignore"):
                 plan.execute(operands)
             expected = [each.tobytes() for each in operands]
-            form = plan._elementwise.plan
+            form = plan._form.plan
             views = [view_of(each, "operand") for each in operands]
-            shapes = [view.shape for view in plan._elementwise.operands(views)]
+            shapes = [view.shape for view in plan._form.operands(views)]
             assert shapes == list(form.shapes)
             for backend in (BackendKind.REFERENCE, *backends):
                 outputs = [np.full_like(each, 1) for each in operands[len(plan.operation.inputs) :]]
@@ -105,10 +107,12 @@ def test_what_is_launched(driver, rows, weights, expected):
         assert [launch[1] for launch in driver.launches] == [expected] * times
 
 
-def test_a_stage_of_one_row(driver):
-    plan = skuda.RmsNormBackwardPlan.select(skuda.RmsNormBackwardDescriptor(n=(1,), d=(4096,), eps=1e-5))
+@pytest.mark.parametrize(("rows", "expected"), [((), 1), ((1,), 1), ((1, 1), 1), ((2,), 2)])
+def test_stages_of_one_row_are_one_kernel(driver, rows, expected):
+    plan = skuda.RmsNormBackwardPlan.select(skuda.RmsNormBackwardDescriptor(n=rows, d=(4096,), eps=1e-5))
     shapes = dict(zip((operand.name for operand in plan.operation.operands), plan.shapes, strict=True))
     operands = [array(0x100000 * (1 + at), shape, np.float32) for at, shape in enumerate(shapes.values())]
     plan.run(plan.args_type(*operands), workspace=array(0x900000, (plan.workspace_size,), np.uint8))
     found = ["_".join(kernel_of(launch[1])) for launch in driver.launches]
-    assert found == ["rms_norm_stage1_backward_few_rows", "rms_norm_stage2_of_one_backward_vec"]
+    stages = ["rms_norm_stage1_backward_few_rows", "rms_norm_stage2_backward_across"]
+    assert found == (["rms_norm_of_one_backward_few_rows"] if expected == 1 else stages)

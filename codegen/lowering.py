@@ -90,6 +90,11 @@ def is_sure(quotient: Node) -> bool:
     return _is_usual(divisor) and (_is_usual(dividend) or (dividend.op == "number" and float(dividend.text) == 1))
 
 
+def _falls(node: Node) -> bool:
+    """Whether it is proven that a value is at most 0, unless it is NaN."""
+    return ends_of(node)[1] <= 0
+
+
 def _is_no_power_of_two(node: Node) -> bool:
     """By a literal power of two C++ divides as it multiplies by the inverse."""
     return node.op != "number" or abs(frexp(float(node.text))[0]) != 0.5
@@ -135,6 +140,8 @@ LOWERINGS = (
              when=_UNEVEN),
     # Bounds by the hardware's extremes, which differ from comparisons of zeros alone.
     Lowering("clamp(x, least, most)", "bounded({x}, {least}, {most})", ELEMENTS, when=_LITERAL_BOUNDS),
+    Lowering("max(x, least)", "at_least({x}, {least})", ELEMENTS, when={"least": _is_literal}),
+    Lowering("min(x, most)", "at_most({x}, {most})", ELEMENTS, when={"most": _is_literal}),
     Lowering("clamp(x, least, most)", "{object}.template value<FAST>({x})", (Site.ELEMENTWISE,), ("least", "most"),
              ("x",), "Bounds<C>", within="{object}.within", when=_BOUNDS_BUT_ZEROS),
     # Random numbers are shares of so many: these are compared as integers.
@@ -148,6 +155,8 @@ LOWERINGS = (
     # Positions along a row that is not too long are told apart by 32 bits.
     Lowering("place == h", "{object}.template at<FAST>({place})", ROW, ("h",), ("place",), "PlaceOf<C>",
              grouped="{object}.template apart<GROUP>({place})", placed="place"),
+    # Powers of e up to 1 need no upper bound, and one factor of two in place of two.
+    Lowering("exp(x)", "falling_exponential{precise}<C{precision}>({x})", (Site.ELEMENTWISE,), when={"x": _falls}),
     # What is computed in a quick form first.
     Lowering("x / (1 + exp(-x))", "logistic_product{precise}<FAST{precision}>({x}, usual)", ROW, each=("x",)),
     Lowering("x / (1 + exp(u))", "logistic_quotient{precise}<FAST, {x_type}{precision}>({x}, {u}, usual)", ROW,

@@ -18,6 +18,14 @@ __device__ inline f64 with_power(f64 y, f64 power) {
   return y * power_of_two(y, half) * power_of_two(y, k - half);
 }
 
+// 2^(k + lift) as bits: 0 where k + lift is -127, the least that may be.
+template <int LIFT> __device__ inline f32 lifted(f32 power) {
+  return __int_as_float(i32((u32(__float_as_int(power)) << 23) + (u32(127 + LIFT) << 23)));
+}
+
+// with_power for k from -190 to 0: one factor lifts y above all subnormal numbers, and the other puts it back.
+__device__ inline f32 with_falling_power(f32 y, f32 power) { return y * lifted<64>(power) * 0x1p-64f; }
+
 // (e^r - 1 - r) / r^2 for |r| up to ln(2) / 2.
 __device__ inline f32 exponential_polynomial(f32 r) {
   return fused_polynomial(r, 0x1.6d591cp-10f, 0x1.1242p-7f, 0x1.5554dep-5f, 0x1.555486p-3f, 0x1p-1f);
@@ -56,6 +64,17 @@ __device__ inline f64 exponential(f64 x) {
   x = bounded(x, -746.0, 710.0);
   const f64 power = exponential_power(x);
   return with_power(exponential_near(x, power - 0x1.8p52), power);
+}
+
+// The same bits for x up to 0.
+template <typename C> __device__ inline C falling_exponential(C x) {
+  if constexpr (sizeof(C) == 8) {
+    return exponential(x);
+  } else {
+    x = at_least(x, -104.5f);
+    const f32 power = exponential_power(x);
+    return with_falling_power(exponential_near(x, power - 0x1.8p23f), power);
+  }
 }
 
 // The same bits for usual arguments, in fewer instructions; where an argument is unusual, `usual` becomes false and the

@@ -25,11 +25,6 @@ template <typename T> __device__ inline f32 half_power(f32 a, f32 b, f32 unit, f
   return power_polynomial(T(), fused(a, b, -(power - 0x1.8p23f)), unit);
 }
 
-// 2^(k + lift) as bits: 0 where k + lift is -127, the least that may be.
-template <int LIFT> __device__ inline f32 lifted(f32 power) {
-  return __int_as_float(i32((u32(__float_as_int(power)) << 23) + (u32(127 + LIFT) << 23)));
-}
-
 // ---- exp ----
 
 template <typename T> __device__ inline f32 half_exponential(f32 x) {
@@ -50,6 +45,17 @@ template <typename T, typename C> __device__ inline C exponential_as(C x) {
   if constexpr (IS_QUICK<T>) return hardware_exponential(x);
   if constexpr (HALF<T>) return half_exponential<T>(x);
   else return exponential(x);
+}
+template <typename C, typename T> __device__ inline C falling_exponential_as(C x) {
+  if constexpr (HALF<T>) {
+    f32 power;
+    const f32 y = half_power<T>(at_least(x, -104.5f), 0x1.715476p+0f, 1.0f, power);
+    return with_falling_power(y, power);
+  } else if constexpr (IS_QUICK<T>) {
+    return hardware_exponential(x);
+  } else {
+    return falling_exponential(x);
+  }
 }
 template <typename T, typename C> __device__ __noinline__ C careful_exponential_as(C x) { return exponential_as<T>(x); }
 template <typename T, typename C> __device__ __noinline__ C careful_logistic_as(C x, C u) {

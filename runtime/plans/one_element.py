@@ -4,15 +4,19 @@ or one of rows where other rows are reduced too."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from operator import or_
 from typing import Any, ClassVar
 
 from skuda.arrays.views import View, with_axes
 from skuda.launch.prepared import Launch, Launches
+from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Operand
 from skuda.model.sku import BackendKind, KernelSku
 from skuda.plans.plan import Plan
 from skuda.schedules.geometry import SEVERAL_KERNELS, Geometry
+from skuda.schedules.row_variants import RowVariant
+from skuda.schedules.variant import TUNED
 
 
 class OfOneElement(Launches):
@@ -35,6 +39,20 @@ class OfOneElement(Launches):
             with_axes(value, axes) if isinstance(value, View) else value
             for value, axes in zip(checked, self._axes, strict=True)
         ]
+
+    def does_better(self, checked: Sequence[View | int | float]) -> bool:
+        """Whether it takes less time than the plan's own kernels: but for long rows that few blocks hold alone."""
+        plan, operation = self.plan, self.plan.operation
+        if plan.backend is not BackendKind.CUDA or not operation.reduces:
+            return True
+        variant = plan._geometry(self.operands(checked)).variant
+        if not isinstance(variant, RowVariant):
+            return True
+        length = prod([plan._extent(dim) for dim in operation.along])
+        rows = prod([plan._extent(dim.name) for dim in operation.space if dim.name not in operation.along])
+        operands = zip(operation.operands, plan.words, strict=True)
+        bits = sum([DTYPES[word].bits for operand, word in operands if operation.runs_along(operand)])
+        return rows > TUNED.stages_few_blocks or (variant.keep and length * bits <= 8 * TUNED.stages_lone_bytes)
 
     def launches(self, checked: Sequence[View | int | float], workspace: int) -> list[tuple[Launch, list]]:
         operands = self.operands(checked)
@@ -70,19 +88,23 @@ class PlanOfOneElement(Plan):
         if self._form is not None:
             self.vectors = tuple(map(or_, self.vectors, self._form.plan.vectors))
 
+    def _serving(self, checked: Sequence[View | int | float]) -> OfOneElement | None:
+        """The form, where it serves operands that lie as these do."""
+        return self._form if self._form is not None and self._form.does_better(checked) else None
+
     def _launch(self, checked: Sequence[View | int | float]) -> Launches:
-        return super()._launch(checked) if self._form is None else self._form
+        return self._serving(checked) or super()._launch(checked)
 
     def _geometry(self, checked: Sequence[View | int | float]) -> Geometry:
-        return super()._geometry(checked) if self._form is None else SEVERAL_KERNELS
+        return SEVERAL_KERNELS if self._serving(checked) else super()._geometry(checked)
 
     def served_by(self, checked: Sequence[View | int | float]) -> KernelSku:
-        if self._form is None:
-            return super().served_by(checked)
-        return self._form.plan.served_by(self._form.operands(checked))
+        form = self._serving(checked)
+        return form.plan.served_by(form.operands(checked)) if form else super().served_by(checked)
 
     def _check_layout(self, checked: list) -> None:
-        if self._form is None:
+        form = self._serving(checked)
+        if form is None:
             super()._check_layout(checked)
         else:
-            self._form.plan._check_layout(self._form.operands(checked))
+            form.plan._check_layout(form.operands(checked))

@@ -108,6 +108,7 @@ class Launch(Record):
         stages_short_row: elements of a row, up to which that takes four times as many.
         stages_long_row: elements of a row from which on it is worth several launches, where there are few rows.
         stages_few_blocks: blocks that leave most of a GPU idle.
+        stages_lone_bytes: bytes of a row of all operands, up to which one block does better than several kernels.
     """
 
     # Elementwise.
@@ -191,6 +192,7 @@ class Launch(Record):
     stages_short_row: int
     stages_long_row: int
     stages_few_blocks: int
+    stages_lone_bytes: int
 
 
 class Tuning(Launch):
@@ -412,6 +414,7 @@ SM_90 = Tuning(  # measured on an H200
     stages_short_row=1 << 10,
     stages_long_row=1 << 17,
     stages_few_blocks=48,
+    stages_lone_bytes=1 << 17,
 )
 
 # Of every GPU that was measured. One more is `SM_90.but(...)` with what differs: CONTRIBUTING.md.

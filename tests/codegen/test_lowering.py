@@ -115,7 +115,7 @@ def by_elements(program) -> bool:
     return any(part.op == "/" and part.args[1].names() & whole for part in parts)
 
 
-INVERTED = ("silu_backward", "mish_backward")  # divisors from 1 to 5, whose inverses need no way out
+INVERTED = ("silu", "silu_backward", "mish_backward")  # divisors from 1 to 5, whose inverses need no way out
 
 
 def test_no_division_is_left_where_the_divisor_is_shared():

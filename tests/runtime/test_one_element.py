@@ -107,12 +107,26 @@ def test_what_is_launched(driver, rows, weights, expected):
         assert [launch[1] for launch in driver.launches] == [expected] * times
 
 
-@pytest.mark.parametrize(("rows", "expected"), [((), 1), ((1,), 1), ((1, 1), 1), ((2,), 2)])
-def test_stages_of_one_row_are_one_kernel(driver, rows, expected):
-    plan = skuda.RmsNormBackwardPlan.select(skuda.RmsNormBackwardDescriptor(n=rows, d=(4096,), eps=1e-5))
+ONE, STAGES = ["rms_norm_of_one_backward"], ["rms_norm_stage1_backward", "rms_norm_stage2_backward"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "length", "expected"),
+    [
+        ((), 4096, ["few_rows"]),
+        ((1,), 4096, ["few_rows"]),
+        ((1, 1), 5000, ["few_rows"]),
+        ((1,), 16384, ["few_rows", "across"]),  # more than one block does well with
+        ((1,), 65536, ["cluster"]),
+        ((1,), 1 << 18, ["row", "across"]),  # which no block holds
+        ((2,), 4096, ["few_rows", "across"]),
+    ],
+)
+def test_stages_of_one_row_are_one_kernel(driver, rows, length, expected):
+    plan = skuda.RmsNormBackwardPlan.select(skuda.RmsNormBackwardDescriptor(n=rows, d=(length,), eps=1e-5))
     shapes = dict(zip((operand.name for operand in plan.operation.operands), plan.shapes, strict=True))
-    operands = [array(0x100000 * (1 + at), shape, np.float32) for at, shape in enumerate(shapes.values())]
-    plan.run(plan.args_type(*operands), workspace=array(0x900000, (plan.workspace_size,), np.uint8))
+    operands = [array(0x1000000 * (1 + at), shape, np.float32) for at, shape in enumerate(shapes.values())]
+    plan.run(plan.args_type(*operands), workspace=array(0x9000000, (plan.workspace_size,), np.uint8))
     found = ["_".join(kernel_of(launch[1])) for launch in driver.launches]
-    stages = ["rms_norm_stage1_backward_few_rows", "rms_norm_stage2_backward_across"]
-    assert found == (["rms_norm_of_one_backward_few_rows"] if expected == 1 else stages)
+    names = ONE if len(expected) == 1 else STAGES
+    assert found == [f"{name}_{kernel}" for name, kernel in zip(names, expected, strict=True)]

@@ -39,7 +39,7 @@ def test_every_size_has_a_line_and_a_use():
     for cls, fields in ((Launch, Launch._fields), (Tuning, Tuning._fields[len(Launch._fields) :])):
         said = re.findall(r"^ {8}(\w+): ", cls.__doc__, re.MULTILINE)
         assert sorted(said) == sorted(fields)
-    paths = [*Path(table.__file__).parent.glob("*.py"), Path(alternative.__file__)]
+    paths = [path for module in (table, alternative) for path in Path(module.__file__).parent.glob("*.py")]
     host = "\n".join([path.read_text(encoding="utf-8") for path in paths if path.name != "tuning.py"])
     assert [name for name in Launch._fields if f"TUNED.{name}" not in host and name not in tuning._AGREED] == []
 

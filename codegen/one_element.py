@@ -12,7 +12,7 @@ from dataclasses import replace
 from skuda.codegen.nodes import REAL, REDUCE, Node, Replaced, found_once
 from skuda.codegen.program import Program
 from skuda.codegen.reductions import REDUCTIONS
-from skuda.codegen.stages import stages
+from skuda.codegen.stages import only_stage, stages
 from skuda.model.operation import COMPUTE, Analysis, Direction, Operand, Operation, Over
 
 OF_ONE = "_of_one"  # what the names of such operations end with
@@ -54,11 +54,11 @@ def _in_one_stage(program: Program) -> Program | None:
         each.but(dims=tuple([dim for dim in op.space if dim in each.dims or dim.name in made[each.name]]))
         for each in op.outputs
     ]
-    left = stages(replace(program, operation=op.but(outputs=tuple(outputs)), formulas=formulas, called={}))
-    if len(left) > 1 or left[0].operation.inputs != op.inputs:
+    left = only_stage(replace(program, operation=op.but(outputs=tuple(outputs)), formulas=formulas, called={}))
+    if left is None or left.operation.inputs != op.inputs:
         return None
-    form = left[0].operation
-    return replace(left[0], operation=_named(form, form.analysis.but(stage=0, of_one=tuple(sorted(gone))), op))
+    form = left.operation
+    return replace(left, operation=_named(form, form.analysis.but(stage=0, of_one=tuple(sorted(gone))), op))
 
 
 def _is_across(op: Operation, reduction: Node) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from skuda.codegen.intrinsics import CONVERSIONS, HALVED, QUICKENED
 from skuda.codegen.nodes import CPP, INT, REDUCE, Node, Replaced, found_once
@@ -48,6 +49,12 @@ def stages(program: Program) -> tuple[Program, ...]:
         rows, sums = found
         found = rows, replace(sums, operation=analysed(sums.operation, slabs=1))
     return found
+
+
+def only_stage(program: Program) -> Program | None:
+    """The stage of a program that takes one alone; None where it takes several."""
+    found = [*islice(_Splitter(program), 2)]
+    return found[0] if len(found) == 1 else None
 
 
 def in_slabs(found: Sequence[Program]) -> bool:

@@ -58,7 +58,9 @@ def _in_one_stage(program: Program) -> Program | None:
     if left is None or left.operation.inputs != op.inputs:
         return None
     form = left.operation
-    return replace(left, operation=_named(form, form.analysis.but(stage=0, of_one=tuple(sorted(gone))), op))
+    operation = _named(form, form.analysis.but(stage=0, of_one=tuple(sorted(gone))), op)
+    texts = {name: text for name, text in left.formula_texts.items() if formulas[name] == program.formulas[name]}
+    return replace(left, operation=operation, formula_texts=texts)
 
 
 def _is_across(op: Operation, reduction: Node) -> bool:

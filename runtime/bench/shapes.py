@@ -22,7 +22,7 @@ class Layout(StrEnum):
 
 
 BROADCAST = Layout.OF_ROWS, Layout.OF_COLUMNS
-OF_INPUTS = Layout.ROW_STRIDED, Layout.TRANSPOSED, *BROADCAST  # outputs are contiguous
+OF_INPUTS = Layout.ROW_STRIDED, Layout.TRANSPOSED, *BROADCAST  # what inputs alone choose
 
 
 @dataclass(frozen=True)

@@ -193,10 +193,9 @@ class Case:
             wide = (*shape[:-1], 2 * shape[-1])
         strides = tuple(prod(wide[axis + 1 :]) for axis in range(len(shape)))
         if layout in shapes.BROADCAST and operand is self.operation.inputs[self.operation.broadcast[-1]]:
-            along = layout is Layout.OF_COLUMNS
-            wide = shape[-1:] if along else shape[:-1]
-            steps = [1] if along else [prod(wide[axis + 1 :]) for axis in range(len(wide))]
-            strides = (*[0] * (len(shape) - 1), *steps) if along else (*steps, 0)
+            own = [(axis == len(shape) - 1) == (layout is Layout.OF_COLUMNS) for axis in range(len(shape))]
+            wide = tuple(extent if has else 1 for extent, has in zip(shape, own, strict=True))
+            strides = tuple(prod(wide[axis + 1 :]) if has else 0 for axis, has in enumerate(own))
         if layout is Layout.TRANSPOSED and (not written or self._keeps_layout(operand)):
             strides = tuple(prod(shape[:axis]) for axis in range(len(shape)))
         if self.is_full(operand) and self._order != tuple(range(len(shape))):  # the axes that are reduced lie first

@@ -3,8 +3,8 @@
 Selection goes by structure: are the operands contiguous, on 16-byte boundaries, in runs that share parameters? The
 slots are written in the order in which the template declares the kernel's arguments, eight bytes each.
 
-What most calls need is here, `vec` in one row. The others are imported when something lies so: `columns`, `lines`,
-`tiles`, and `strided` for whatever is left.
+What most calls need is here, `vec` in one row. The others are imported when something lies so: `groups`, `columns`,
+`tiles`, `broadcasts`, and `strided` for whatever is left.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import re
 import pytest
 from catalogs import own_spec
 
+import skuda
 from skuda.codegen import spec as specs
 from skuda.codegen.cuda import ElementwiseProgram
 from skuda.codegen.lowering import LOWERINGS, Site
@@ -299,3 +300,24 @@ def test_a_division_of_what_is_known_to_be_usual_asks_nothing(formula, expected)
     program = ElementwiseProgram(program_of(formula, "x: T[*n, d]"))
     assert expected in program.outputs[0].formula
     assert ("sure_" in program.outputs[0].formula) == ("sure_" in expected)
+
+
+@pytest.mark.parametrize(
+    ("formula", "calls"),
+    [
+        ("exp(-abs(x))", "falling_exponential"),
+        ("exp(-0.5 * abs(x)) + 1", "falling_exponential"),
+        ("exp(-(x * x))", "exponential"),  # of what nobody knows the range
+        ("exp(abs(x))", "exponential"),
+        ("exp(1 - abs(x))", "exponential"),
+        ("max(x, -3)", "at_least"),
+        ("min(x, 2)", "at_most"),
+        ("max(x, 0)", "maximum"),  # zeros have signs
+        ("max(x, a)", "maximum"),
+    ],
+)
+def test_what_is_known_of_a_value_saves_steps(formula, calls):
+    outputs = f"{{y: 'T[*s] = {formula}', z: 'T[*s] = a * x'}}"
+    row = f"{{kind: activation.mine, inputs: {{x: 'T[*s]'}}, attrs: {{a: C = 2}}, outputs: {outputs}}}"
+    text = skuda.define(f"mine: {row}").catalog.source("mine.cu")
+    assert set(re.findall(r"\b(\w*exponential|at_least|at_most|maximum|minimum)(?:_as)?[<(]", text)) == {calls}

@@ -155,13 +155,13 @@ def broadcast_positions(geometry, arrays: list[Array], lanes: int):
     def stepped(array: Array, first: int) -> list[int]:
         """Where a thread that goes from element to element finds them: BroadcastOperand::load."""
         at, found = coordinates(first), []
-        here, width = offset(array, at), extent[-1][0]
+        here = offset(array, at)
         for _ in range(lanes):
             found.append(here)
             here += array.strides[-1]
             at[-1] += 1
             axis = BROADCAST_AXES - 1
-            while at[axis] == (width if axis == BROADCAST_AXES - 1 else extent[axis - 1][0]):
+            while at[axis] == extent[axis - 1][0]:
                 at[axis] = 0
                 at[axis - 1] += 1
                 here += array.strides[axis - 1] - extent[axis - 1][0] * array.strides[axis]

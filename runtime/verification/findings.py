@@ -148,10 +148,16 @@ def stands(covered: Mapping[str, str], schedule: str) -> bool:
 def given_of(record: Mapping[str, Any]) -> Given:
     """What a record says of the texts behind digests."""
     return {
-        (source, digest): dict(each.split(":") for each in texts.split())
+        (source, digest): given_schedules(record, source, digest)
         for source, found in record.get("texts", {}).items()
-        for digest, texts in found.items()
+        for digest in found
     }
+
+
+def given_schedules(record: Mapping[str, Any], source: str, digest: str) -> dict[str, str]:
+    """The same of one of them: by schedule."""
+    texts = record.get("texts", {}).get(source, {}).get(digest, "")
+    return dict(each.split(":") for each in texts.split())
 
 
 def counts(finite: Mapping[str, int | None]) -> dict[str, dict[str, str]]:

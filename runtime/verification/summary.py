@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from skuda.verification.evidence import Records
-from skuda.verification.findings import Result, families, given_of, share, shown_row, stands, statements
+from skuda.verification.findings import Result, families, given_schedules, share, shown_row, stands, statements
 from skuda.verification.texts import schedule_of, source_of
 
 FOLDER = "summary"
@@ -78,7 +78,7 @@ def _standing(covered: Mapping[str, Mapping[str, str]], records: Records) -> set
 def _covered(record: Mapping[str, Any], records: Records, source: str) -> dict[str, str]:
     """What a record says of a covered source, by its digest as it is, where that says something of a schedule yet."""
     found, now = record["covered"][source], records.digest(source)
-    schedules = given_of(record).get((source, found["digest"]), {})
+    schedules = given_schedules(record, source, found["digest"])
     left = [each for each in schedules if not (stands(found, each) and records.same(source, each, found["digest"]))]
     if found["digest"] != now and len(left) < len(schedules):
         found = {"digest": now, "date": found["date"]} | ({"left": " ".join(left)} if left else {})

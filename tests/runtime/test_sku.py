@@ -160,16 +160,18 @@ def test_what_is_no_symbol(text):
 
 
 def test_an_entry_leads_to_its_source():
-    found = {}  # (source, function, kernel): each once, of many element types
+    found, catalogs = set(), {}  # (source, function, kernel): each once, of many element types
     for each in SKUS:
         entry = registry.entry_of(each)
         if each.backend is BackendKind.CUDA:
             for expression in table.entries(entry.operation, entry.types, entry.variant):
-                found[entry.operation.source, *kernel_of(expression)] = entry.catalog.source(entry.operation.source)
-    includes = {source: included(text) for (source, _, _), text in found.items()}
-    for (name, function, kernel), source in found.items():
+                found.add((entry.operation.source, *kernel_of(expression)))
+                catalogs[entry.operation.source] = entry.catalog
+    texts = {name: catalog.source(name) for name, catalog in catalogs.items()}
+    includes = {name: included(text) for name, text in texts.items()}
+    for name, function, kernel in found:
         header = table.SCHEDULES[kernel].header
-        assert f" struct {function}_program " in source
+        assert f" struct {function}_program " in texts[name]
         assert f" {kernel}(const __grid_constant__" in headers()[header]
         assert header in includes[name]
 

@@ -9,6 +9,7 @@ from operator import or_
 from typing import Any, ClassVar
 
 from skuda.arrays.views import View, with_axes
+from skuda.errors import Unsupported
 from skuda.launch.prepared import Launch, Launches
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Operand
@@ -45,7 +46,10 @@ class OfOneElement(Launches):
         plan, operation = self.plan, self.plan.operation
         if plan.backend is not BackendKind.CUDA or not operation.reduces:
             return True
-        variant = plan._geometry(self.operands(checked)).variant
+        try:
+            variant = plan._geometry(self.operands(checked)).variant
+        except Unsupported:  # rows along too many axes, which stages take apart
+            return False
         if not isinstance(variant, RowVariant):
             return True
         length = prod([plan._extent(dim) for dim in operation.along])

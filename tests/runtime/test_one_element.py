@@ -130,3 +130,16 @@ def test_stages_of_one_row_are_one_kernel(driver, rows, length, expected):
     found = ["_".join(kernel_of(launch[1])) for launch in driver.launches]
     names = ONE if len(expected) == 1 else STAGES
     assert found == [f"{name}_{kernel}" for name, kernel in zip(names, expected, strict=True)]
+
+
+@pytest.mark.parametrize(("axes", "expected"), [(3, ONE), (5, STAGES)])
+def test_weights_that_lie_along_too_many_axes_have_a_stage_of_their_own(driver, axes, expected):
+    """A row may lie along few axes. The gradient of the weight lies along as many as it has, here backwards."""
+    shape = (3,) * axes
+    plan = skuda.RmsNormBackwardPlan.select(skuda.RmsNormBackwardDescriptor(n=(1,), d=shape, eps=1e-5))
+    starts = [array(0x100000 * (1 + at), each, np.float32) for at, each in enumerate(plan.shapes[:-1])]
+    turned = array(0x900000, shape, np.float32, strides=[3**axis for axis in range(axes)])
+    scratch = array(0xA00000, (plan.workspace_size,), np.uint8)
+    plan.run(plan.args_type(*starts, turned), workspace=scratch)
+    found = [kernel_of(launch[1])[0] for launch in driver.launches]
+    assert found == expected

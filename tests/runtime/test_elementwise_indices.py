@@ -22,6 +22,7 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 from skuda.schedules import abi, elementwise, geometry, strided, table
 from skuda.schedules.abi import is_parameter
+from skuda.schedules.elementwise_variants import has_broadcast
 from skuda.schedules.variant import COLUMNS, COLUMNS_SMALL, COLUMNS_UNALIGNED, PITCHED, TILE
 
 
@@ -41,8 +42,8 @@ def test_every_element_is_reached_once_and_with_its_parameters(plan_class, monke
     kinds = {re.match(r"[a-z]+", name)[0] for name in served}
     operation = plan_class.operation
     whole = any(operand.dims == operation.space for operand in operation.inputs)
-    packed = any(map(operation.is_packed, operation.combinations))
-    some = ["vec"] * whole + ["broadcast"] * (not packed)
+    everywhere = all([has_broadcast(operation, types) for types in operation.combinations])
+    some = ["vec"] * whole + ["broadcast"] * everywhere
     assert {"strided", *some} <= kinds  # without such an input all are parameters
     if whole:
         assert ("rows" in kinds) != operation.of_alternative  # which has few schedules

@@ -310,6 +310,7 @@ def test_a_division_of_what_is_known_to_be_usual_asks_nothing(formula, expected)
         ("exp(-(x * x))", "exponential"),  # of what nobody knows the range
         ("exp(abs(x))", "exponential"),
         ("exp(1 - abs(x))", "exponential"),
+        ("exp(1 + -abs(x))", "exponential"),  # at most 1
         ("max(x, -3)", "at_least"),
         ("min(x, 2)", "at_most"),
         ("max(x, 0)", "maximum"),  # zeros have signs

@@ -88,6 +88,23 @@ def test_the_element_is_the_sum(plan_class):
                 assert [each.tobytes() for each in again] == expected
 
 
+OWN = """
+scaled_norm:
+  kind: normalization.scaled_norm
+  inputs: {x: 'T[*n, *d]', w: 'T[*d]'}
+  outputs: {y: 'T[*n, *d] = 2 * w * x / sum(abs(x), over=d)'}
+  backward:
+    d_x: T[*n, *d] = 2 * w * d_y / sum(abs(x), over=d) - sign(x) * sum(d_y * w * x, over=d)
+    d_w: T[*d] = 2 * sum(d_y * x / sum(abs(x), over=d), over=n)
+"""
+
+
+def test_a_sum_within_a_formula_of_ones_own():
+    plan_class = skuda.define(OWN).backward.plan_class
+    assert [len(output.dims) for output in plan_class.of_one.operation.outputs] == [2, 2]
+    test_the_element_is_the_sum(plan_class)
+
+
 @pytest.mark.parametrize(
     ("rows", "weights", "expected"),
     [

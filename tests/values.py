@@ -102,7 +102,8 @@ class Case:
 
     def problem(self) -> Problem:
         """What the operands hold."""
-        along = [(name, np.flatnonzero(np.array(at.strides) == 0)) for name, at in self.call.layouts]
+        read = {operand.name for operand in self.call.plan_class.operation.inputs}
+        along = [(name, np.flatnonzero(np.array(at.strides) == 0)) for name, at in self.call.layouts if name in read]
         repeated = tuple([(name, tuple(axes.tolist())) for name, axes in along if axes.size])
         return _problem(self.call.plan_class, self.call.sizes, self.call.elements, self.unusual, repeated)
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from skuda.codegen.examples import example
 from skuda.codegen.intrinsics import HALF_RULE, HALVED, QUICKENED
 from skuda.codegen.nodes import REDUCE
-from skuda.codegen.one_element import with_forms
+from skuda.codegen.one_element import serving
 from skuda.codegen.operators import FUNCTIONS
 from skuda.codegen.printers import LatexPrinter, NumpyPrinter, PythonPrinter, spelled_formulas
 from skuda.codegen.program import Program, Row
@@ -46,8 +46,8 @@ class Described:
     def __init__(self, row: Row):
         self.row = row
         self.programs = tuple(DescribedProgram(program) for program in row.programs)
-        every = [pair for program in row.programs for pair in with_forms(program)]
-        self.in_plans = tuple(found for program, form in every for found in _with_form(program, form))
+        every = [pair for program in row.programs for pair in serving(program)]
+        self.in_plans = tuple(found for program, form in every for found in _of_pair(program, form))
 
     def heading(self, file_name: str) -> Heading:
         """The top of its files."""
@@ -67,7 +67,7 @@ def _imports(formulas: Iterable[str]) -> Imports:
     return Imports("np." in text, tuple(name for name in FORMULA_NAMES if name in words))
 
 
-def _with_form(program: Program, form: Program | None) -> tuple[DescribedProgram, ...]:
+def _of_pair(program: Program, form: Program | None) -> tuple[DescribedProgram, ...]:
     """A program behind its form for rows of one element."""
     return (*([DescribedProgram(form)] if form else []), DescribedProgram(program, form))
 

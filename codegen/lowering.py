@@ -85,9 +85,9 @@ def _is_usual(node: Node) -> bool:
 
 
 def is_sure(quotient: Node) -> bool:
-    """Whether a quotient has the few steps of `sure_inverse` or `sure_quotient`."""
-    dividend, divisor = quotient.args
-    return _is_usual(divisor) and (_is_usual(dividend) or (dividend.op == "number" and float(dividend.text) == 1))
+    """Whether a quotient of what elements make has the few steps of `sure_inverse` or `sure_quotient`."""
+    found = lowered(quotient, Site.ELEMENTWISE)
+    return found is not None and found[0].becomes.startswith("sure_")
 
 
 def _falls(node: Node) -> bool:
@@ -108,7 +108,17 @@ def _is_literal(node: Node) -> bool:
     return node.op == "number" and _is_no_zero(node)
 
 
+def _is_from_one(node: Node) -> bool:
+    """Whether a value is at least 1, or rounded to less, unless it is NaN."""
+    return ends_of(node)[0] >= 0.5
+
+
+def _is_rounded(node: Node) -> bool:
+    return node.op == "round_even"
+
+
 _UNEVEN = {"s": _is_no_power_of_two}
+_UNEVEN_FROM_ONE = {"s": lambda node: _is_no_power_of_two(node) and _is_from_one(node)}
 _LITERAL_BOUNDS = {"least": _is_literal, "most": _is_literal}
 _BOUNDS_BUT_ZEROS = {"least": _is_no_zero, "most": _is_no_zero}
 PRECISION = "precision"  # the key of the function in a pattern that names what it is as precise as
@@ -132,6 +142,10 @@ LOWERINGS = (
              "Magnitude<C>"),
     Lowering("clamp(x / s, least, most)", "{object}.template value<FAST>({x})", (Site.STORE,),
              ("s", "least", "most"), ("x",), "Saturated<C, {output}>"),
+    Lowering("round_even(x / s)", "{object}.template rounded<FAST>({x})", (Site.ELEMENTWISE,), ("s",), ("x",),
+             "DivisorFromOne<C>", when=_UNEVEN_FROM_ONE),
+    Lowering("x / s", "{object}.template quotient<FAST>({x})", (Site.ELEMENTWISE,), ("s",), ("x",),
+             "DivisorFromOne<C>", when=_UNEVEN_FROM_ONE | {"x": _is_rounded}),
     Lowering("x / s", "{object}.template quotient<FAST, {x_type}>({x})", (Site.ELEMENTWISE,), ("s",), ("x",),
              "Divisor<C>", within="{object}.template within<{x_type}>({x})", when=_UNEVEN),
     Lowering("x / s", "{object}.template quotient<FAST>({x})", (Site.ELEMENTWISE,), ("s",), ("x",), "PowerDivisor<C>",

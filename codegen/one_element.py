@@ -113,7 +113,7 @@ def _elementwise(program: Program) -> Program:
     return Program(_named(form, analysis, op), formulas, {}, (), called)
 
 
-def with_forms(program: Program) -> tuple[tuple[Program, Program | None], ...]:
+def serving(program: Program) -> tuple[tuple[Program, Program | None], ...]:
     """The programs that serve a program's calls, its stages and itself, each with its form for rows of one element.
     Where the whole has one, no call needs those of its stages."""
     form = of_one(program)
@@ -123,7 +123,7 @@ def with_forms(program: Program) -> tuple[tuple[Program, Program | None], ...]:
 def parts(program: Program) -> tuple[Program, ...]:
     """The programs that serve a program's calls beside its own kernels: its stages, and forms for rows of one element,
     each before that of which it is one."""
-    found = [each for pair in with_forms(program) for each in reversed(pair) if each]
+    found = [each for pair in serving(program) for each in reversed(pair) if each]
     return tuple(found[:-1])
 
 

@@ -140,6 +140,8 @@ def ends_of(node: Node) -> tuple[float, float]:
         found = [args[0][0] + args[1][0], args[0][1] + args[1][1]]
     elif node.op == "*":
         found = [x * y if x and y else 0.0 for x, y in product(*args)]  # 0 times an infinity is NaN
+    elif node.op == "pow" and args[0][0] >= 1 and args[1][0] >= 0:
+        found = [1.0, inf]
     elif node.op == "exp":
         found = [exp(each) if each <= 700 else inf for each in args[0]]
     else:

@@ -80,6 +80,10 @@ __device__ inline f64 at_least(f64 x, f64 least) { return maximum(x, least); }
 __device__ inline f32 bounded(f32 x, f32 low, f32 high) { return at_most(at_least(x, low), high); }
 __device__ inline f64 bounded(f64 x, f64 low, f64 high) { return clamp(x, low, high); }
 
+// A number, and any other one in place of NaN.
+__device__ inline f32 number_or_any(f32 x) { return fminf(x, Format<f32>::highest); }
+__device__ inline f64 number_or_any(f64 x) { return is_nan(x) ? 0.0 : x; }
+
 template <typename C> __device__ inline bool safe_divisor(C s) {
   return absolute(s) >= limits<C>::scale_low && absolute(s) <= limits<C>::scale_high;
 }
@@ -112,11 +116,11 @@ template <typename C> struct Divisor {
   Divisor() = default;
   __device__ explicit Divisor(C s) : s(s), y(inverse(s)), fast(safe_divisor(s)) {}
 
-  // The scheme itself, for values that nothing on the way takes out of range. Without a remainder q0 is the quotient,
-  // and has the right sign if it is 0; the remainder of an infinity or NaN is NaN, and q0 what is wanted.
+  // The scheme itself, for values that nothing on the way takes out of range. The remainder has its sign changed twice:
+  // a quotient of -0 keeps its own. Of an infinity or NaN it is NaN, and any number does, for q0 is what is wanted.
   __device__ C refined(C x) const {
-    const C q0 = x * y, r = fused(-s, q0, x);
-    return absolute(r) > C(0) ? fused(r, y, q0) : q0;
+    const C q0 = x * y;
+    return fused(-number_or_any(fused(s, q0, -x)), y, q0);
   }
 
   // Whether the scheme holds for a dividend of type E.
@@ -128,6 +132,17 @@ template <typename C> struct Divisor {
   template <int FAST, typename E> __device__ C quotient(C x) const {
     return FAST == FAST_WITHIN || (FAST && within<E>(x)) ? refined(x) : general_quotient(x, s);
   }
+};
+
+// x / s for s >= 1, where x is 0 or not below 1, or the quotient is rounded to an integer: no step overflows, and a
+// quotient whose remainder underflows is rounded to a zero of its sign either way.
+template <typename C> struct DivisorFromOne : Divisor<C> {
+  DivisorFromOne() = default;
+  __device__ explicit DivisorFromOne(C s) : Divisor<C>(s) { this->fast = s >= C(1) && s <= limits<C>::scale_high; }
+  template <int FAST> __device__ C quotient(C x) const {
+    return FAST ? this->refined(x) : general_quotient(x, this->s);
+  }
+  template <int FAST> __device__ C rounded(C x) const { return rint(quotient<FAST>(x)); }
 };
 
 // x / s for any x. Of a power of two the inverse is exact, and a product with it is the quotient.

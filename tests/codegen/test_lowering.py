@@ -40,6 +40,7 @@ EXAMPLES = {
     "fake_quantize_backward": {("Steps", "inside")},
     "learnable_fake_quantize": {("Steps", "real")},
     "lerp": set(),
+    "round_decimals": {("DivisorFromOne", "rounded"), ("DivisorFromOne", "quotient")},
     "gelu_quantize": {("Steps", "value")},
     "gelu_tanh_quantize": {("Steps", "value")},
     "gelu_quantize_backward": {("Steps", "inside"), ("Divisor", "quotient")},

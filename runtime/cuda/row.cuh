@@ -213,7 +213,7 @@ __device__ inline void reduce_row(
       bool usual = pass.fast();
       compute_chunk<S, Pass, true, false>(pass, shares, held, chunk, first, usual, groups, indices);
       if constexpr (Pass::CAREFUL)
-        if (__builtin_expect(!usual, 0))
+        if (__builtin_expect(!usual && row.live, 0))  // what threads of no row compute is nothing usual
           compute_chunk<S, Pass, false, false>(pass, shares, held, chunk, first, usual, groups, indices);
       (get<I>(reducers).template add<UNASKED>(
            args, row, shares, get<I>(groups).of, chunk, first, MODE == WHOLE || full),

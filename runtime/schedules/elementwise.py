@@ -123,9 +123,8 @@ class ElementwiseKernels(KernelGeometry):
 
                 found = columns.in_columns(self, layouts, arrays, axes)
             if found is not None and found.head[0] < MOST and (not self.served or found.variant in self.served):
-                return found if found.variant not in (ROWS, COLUMNS_UNALIGNED) else self._in_shares(
-                    found, layouts.aligned, arrays, axes, full
-                )
+                shares = found.variant in (ROWS, COLUMNS_UNALIGNED)
+                return self._in_shares(found, layouts.aligned, arrays, axes, full) if shares else found
         return self._in_any_order(arrays, axes, full, parameters)
 
     def _in_lines(self, aligned: bool, arrays, axes: list[Axis], start: int, length: int, run: int, period: int, steps):
@@ -145,18 +144,21 @@ class ElementwiseKernels(KernelGeometry):
     def _in_shares(self, found: Geometry, aligned: bool, arrays, axes: list[Axis], full: list[int]) -> Geometry:
         """The launch `found`, whose threads take shares of rows, or one of `broadcast`.
 
-        That takes less time where inputs repeat in rows that are no whole vectors, or whose vectors are short; and
-        where parameters differ between the columns of several tables. But what has gaps is read faster in shares.
+        That takes less time where inputs repeat or have gaps in rows that are no whole vectors, or whose vectors are
+        short; and where parameters differ between the columns of several tables without gaps, or of short rows with.
         """
         from skuda.schedules import broadcasts
 
         lanes = lanes_of(self.operation, self.types, BROADCAST)[0]
         if lanes > 4 and aligned and axes[-1].extent % lanes == 0 and self.keep_aligned(arrays, axes[:-1], lanes):
             return found
-        steps = [[axis.strides[position] for axis in axes] for position in full]
-        gaps = any([0 not in each and each != gapless(axes) for each in steps])
-        wanted = len(axes) > 2 if found.variant is COLUMNS_UNALIGNED else any([0 in each for each in steps])
-        return (broadcasts.in_broadcast(self, arrays, axes) if wanted and not gaps else None) or found
+        flat, steps = gapless(axes), [[axis.strides[position] for axis in axes] for position in full]
+        gaps = any([0 not in each and each != flat for each in steps])
+        if found.variant is ROWS:
+            wanted = gaps or any([0 in each for each in steps])
+        else:
+            wanted = axes[-1].extent < TUNED.columns_unaligned_least if gaps else len(axes) > 2
+        return (broadcasts.in_broadcast(self, arrays, axes) if wanted else None) or found
 
     def _in_any_order(self, arrays, axes: list[Axis], full: list[int], parameters: list[int]) -> Geometry:
         """Operands of which some run along another axis than the output, or along none."""

@@ -122,13 +122,17 @@ def test_tables_without_gaps_are_columns_wherever_their_operands_start_alike(fun
     check(problem)
 
 
-@pytest.mark.parametrize("gap, variant", [(0, "columns"), (4, "columns"), (1, "columns_unaligned")])
+@pytest.mark.parametrize(
+    "width, gap, variant",
+    [(16, 0, "columns"), (16, 4, "columns"), (272, 1, "columns_unaligned"), (16, 1, "broadcast")],
+)
 @pytest.mark.parametrize("tables", [(), (3,), (3, 2)])
-def test_rows_with_gaps_are_columns_where_each_is_of_whole_vectors(tables, gap, variant):
-    problem = contiguous("quantize_per_group", {"outer": tables, "d": 15, "inner": (16,), "group_size": 5})
-    shape = problem.arrays["input"].shape
-    problem.arrays["input"] = np.arange(np.prod(shape[:-1]) * (16 + gap)).reshape(*shape[:-1], 16 + gap)[..., :16]
-    assert check(problem).startswith("columns")
+def test_rows_with_gaps_are_columns_where_each_is_of_whole_vectors(tables, width, gap, variant):
+    """Or where they are long; short ones are found vector by vector."""
+    problem = contiguous("quantize_per_group", {"outer": tables, "d": 15, "inner": (width,), "group_size": 5})
+    shape, pitch = problem.arrays["input"].shape, width + gap
+    problem.arrays["input"] = np.arange(np.prod(shape[:-1]) * pitch).reshape(*shape[:-1], pitch)[..., :width]
+    assert check(problem).startswith(variant.partition("_")[0])
     name = table.entry(problem.plan.operation, problem.plan.types, problem.geometry().variant)
     assert name.startswith(f"{variant}<quantize_per_group_program<")
 
@@ -230,6 +234,18 @@ def test_lines_of_whole_vectors_with_gaps_are_one_row(name):
         problem.arrays[each] = np.arange(5 * 128).reshape(5, 128)[:, :64]
     assert problem.geometry().variant is PITCHED
     check(problem)
+
+
+@pytest.mark.parametrize("gap", [0, 1, 27])
+@pytest.mark.parametrize("name", ["lerp_tensor", "quantize_per_token", "neg"])
+def test_lines_with_gaps_that_are_no_whole_vectors_are_found_vector_by_vector(name, gap):
+    plan_class = next(plan for plan in PLANS if plan.operation.function == name)
+    sizes = {"shape": (5, 37), "n": (5,), "d": 37}
+    problem = contiguous(name, {dim.name: sizes[dim.name] for dim in plan_class.operation.dims})
+    full = [o.name for o in problem.plan.operation.inputs if o.dims == problem.plan.operation.space]
+    for each in full:
+        problem.arrays[each] = np.arange(5 * (37 + gap)).reshape(5, 37 + gap)[:, :37]
+    assert check(problem).startswith("broadcast") == (gap > 0)
 
 
 def test_more_axes_than_a_kernel_has_are_refused():

@@ -295,8 +295,8 @@ def _lengths_of_stripes(operation: Operation, variant: StripeVariant) -> list[tu
 def _lengths_of_splits(operation: Operation) -> list[tuple]:
     """Sizes of rows that several blocks take, several rows beside each other among them."""
     many = {True: ((2053,), (9008,), (70003,), (66, 9), (100,), (300,), (520,), (50,), ()),
-            False: ((3,), (67,), (72,), (2, 24), (264,), ())}
-    single = {True: (2053, 9008, 70003, 100, 300, 520, 50), False: (3, 67, 72, 264)}
+            False: ((3,), (67,), (72,), (2, 3, 24), (264,), ())}
+    single = {True: (2053, 9008, 70003, 99, 100, 300, 520, 50), False: (3, 67, 72, 264)}
     along = operation.along
     choices = [(many if dim.many else single)[dim.name in along] for dim in operation.dims]
     several = [index for index, dim in enumerate(operation.dims) if dim.name in along][:-1]

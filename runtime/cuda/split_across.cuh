@@ -214,6 +214,16 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_across<P, LANES, LIE != 
     if (split.columns.count > 0) keep_total<P>(args, split.row, split.number, totals[0]);
     return;
   } else {
+    if constexpr (LIE != COLUMNS_SHIFTED) {
+      if (rows.splits.divisor == 1) {
+        const i32 step = split.columns.STEP, own = i32(threadIdx.x & (team - 1)) * LANES;
+        const i64 first = split.tile * width + split.columns.column_at(own);
+        if (first < rows.columns && split.table * rows.columns < rows.rows)
+          finish_columns<P>(
+              args, given, {split.table, first}, totals, step, i32(min((rows.columns - 1 - first) / step + 1, i64(LANES))));
+        return;
+      }
+    }
 #pragma unroll
     for (int lane = 0; lane < LANES; ++lane) scratch[threadIdx.x * LANES + lane] = totals[lane];
     __syncwarp();

@@ -133,6 +133,53 @@ __device__ inline void finish_row(const ReduceArgs<P>& args, const Row& row, Acc
   finish_row<P>(args, row, found, reductions_of<P>(), typename P::Outputs::Index());
 }
 
+// The same of a thread's columns of a table, `step` apart, of which `count` exist: an output's neighbours are stored as a
+// vector where they lie so.
+template <typename P, int O, int LANES, bool STORED = RowRole<type_at<typename P::Outputs, O>>::per_row>
+struct OutputColumns {
+  using E = element_out<P, O>;
+  Lanes<E, LANES> lanes;
+
+  __device__ void set(int lane, const typename P::Shared& shared) {
+    lanes.set(lane, shared.*RowRole<type_at<typename P::Outputs, O>>::member);
+  }
+  __device__ void store(const SplitArgs<P>& args, const TableColumn& first, i32 step, i32 count) const {
+    const auto& output = args.template output<O>();
+    const i64 apart = step * output.reach.kept.of[AXES - 1];
+    storage_t<E>* const to = output.array + args.rows.row_offset(first, output.reach.kept);
+    if (apart == 1 && count == LANES) return ::store<false>(to, 0, lanes);
+#pragma unroll
+    for (int lane = 0; lane < LANES; ++lane)
+      if (lane < count) to[lane * apart] = lanes.data[lane];
+  }
+};
+template <typename P, int O, int LANES> struct OutputColumns<P, O, LANES, false> {
+  __device__ void set(int, const typename P::Shared&) {}
+  __device__ void store(const SplitArgs<P>&, const TableColumn&, i32, i32) const {}
+};
+template <typename P, int LANES, int... R, int... O>
+__device__ inline void finish_columns(
+    const ReduceArgs<P>& args, const Given<P>& given, const TableColumn& first, const Accumulator<P> (&found)[LANES],
+    i32 step, i32 count, Seq<R...>, Seq<O...>) {
+  Tuple<OutputColumns<P, O, LANES>...> outputs;
+#pragma unroll
+  for (int lane = 0; lane < LANES; ++lane) {
+    const Accumulator<P> own = args.rows.length == 0 ? Accumulator<P>::empty() : found[lane];
+    typename P::Shared shared =
+        given.of_row(args, TableColumn{first.table, first.column + min(lane, count - 1) * step});
+    ((shared.*reduction_at<P, R>::member = result_of(get<R>(own))), ...);
+    P::finish(shared);
+    (get<O>(outputs).set(lane, shared), ...);
+  }
+  (get<O>(outputs).store(args, first, step, count), ...);
+}
+template <typename P, int LANES>
+__device__ inline void finish_columns(
+    const ReduceArgs<P>& args, const Given<P>& given, const TableColumn& first, const Accumulator<P> (&found)[LANES],
+    i32 step, i32 count) {
+  finish_columns<P>(args, given, first, found, step, count, reductions_of<P>(), typename P::Outputs::Index());
+}
+
 // What a block has made of its split of a row: the row's outputs, if that is all of it; else for the kernel that joins.
 template <typename P, typename Row>
 __device__ inline void keep_total(const ReduceArgs<P>& args, const Row& row, i64 split, const Accumulator<P>& total) {

@@ -49,15 +49,29 @@ struct Reduction {
     return above * strides.of[AXES - 2] + (index - above * i32(inner.divisor)) * strides.of[AXES - 1];
   }
 
+  // The same of up to three axes; and of those but the last one, whose extent is `columns`.
+  static __device__ bool are_few(const Outer& axes, i64 index) {
+    return i32(axes.first_axis) >= AXES - 3 && u64(index) >> 31 == 0;
+  }
+  __device__ i64 offset_of_table(i32 table, const Strides& strides) const {
+    if (i32(kept.first_axis) == AXES - 2) return table * strides.of[AXES - 2];
+    const Divide& inner = kept.extent[AXES - 2];
+    const i32 above = inner(table);
+    return above * strides.of[AXES - 3] + (table - above * i32(inner.divisor)) * strides.of[AXES - 2];
+  }
+
   // Elements between an operand's start and that of a row.
   __device__ i64 row_offset(i64 row, const Strides& strides) const {
-    return are_two(kept, row) ? offset_of_two(kept, i32(row), strides) : kept.offset(row, strides);
+    if (!are_few(kept, row) || i32(kept.first_axis) >= AXES - 1) return kept.offset(row, strides);
+    const Divide& inner = kept.extent[AXES - 1];
+    const i32 above = inner(i32(row));
+    return offset_of_table(above, strides) + (i32(row) - above * i32(inner.divisor)) * strides.of[AXES - 1];
   }
   // The same of a column of a table.
   __device__ i64 row_offset(const TableColumn& at, const Strides& strides) const {
     const i64 beside = at.column * strides.of[AXES - 1];
     if (i32(kept.first_axis) >= AXES - 1) return beside;
-    if (i32(kept.first_axis) == AXES - 2) return at.table * strides.of[AXES - 2] + beside;
+    if (are_few(kept, at.table)) return offset_of_table(i32(at.table), strides) + beside;
     return kept.offset(at.table * columns, strides) + beside;
   }
   __device__ i64 row_at(i64 row) const { return row; }

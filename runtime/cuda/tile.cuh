@@ -64,10 +64,11 @@ __device__ inline P* corner(P* array, const Tiles& tiles, const Tiles::Position&
          position.along / pair * steps.along;
 }
 
-// Copies 16 bytes into shared memory without waiting for them.
-__device__ inline void copy_async(u8* to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(u32(__cvta_generic_to_shared(to))), "l"(from)
-               : "memory");
+// Copies 16 bytes into shared memory without waiting for them; `again`: which a block reads more than once.
+__device__ inline void copy_async(u8* to, const void* from, bool again) {
+  const u32 at = u32(__cvta_generic_to_shared(to));
+  if (again) asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+  else asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
 }
 __device__ inline void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
@@ -86,7 +87,7 @@ __device__ inline void read_lines(u8* tile, const W* from, i64 line_step, i64 st
     tile += line * pitch + position * 16;
 #pragma unroll
     for (int i = 0; i < LINES; i += below, from += below * line_step)
-      if (line + i < lines) copy_async(tile + i * pitch, from);
+      if (line + i < lines) copy_async(tile + i * pitch, from, line_step == 0);
     return;
   }
   constexpr int below = ELEMENTWISE_THREADS / LENGTH;

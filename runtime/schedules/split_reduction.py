@@ -179,11 +179,16 @@ class SplitReductionKernels(ReducedRows):
         elif self.accumulators >= 32 and all(along[-1].strides[position] == 1 for position in full):
             whole = self.on_vectors(layouts, arrays, full, [*kept, *along[:-1]], GROUP, along[-1].extent)
             mode = RowMode.WHOLE if whole else RowMode.STEPPED
-        elif self.count >= 32 or self.accumulators < 32:
+        elif self.accumulators < 32 or (self.count >= 32 and not self._nearer(full, along[-1], kept[-1])):
             return self._across_rows(arrays, kept, along, RowMode.STEPPED)
         else:
             mode = RowMode.STEPPED
         return self._along_rows(arrays, kept, along, mode)
+
+    @staticmethod
+    def _nearer(full: Sequence[int], along: Axis, kept: Axis) -> bool:
+        """Whether neighbours along a row are nearer to each other than those of rows beside each other."""
+        return all(0 < abs(along.strides[position]) < abs(kept.strides[position]) for position in full)
 
     def finish_of_slabs(self, layouts: Layouts) -> Geometry:
         """The launch that joins slabs whose sums another kernel has left in the workspace."""

@@ -162,7 +162,7 @@ inline void cp_async_bulk_prefetch_L2_global(unsigned long long from, unsigned s
   for (unsigned i = 0; i < size; i += 16) prefetch_global_L2(reinterpret_cast<const void*>(from + i));
 }
 void cp_async(unsigned to, const void* from, int size);  // what it copies comes when it is waited for
-inline void cp_async_ca_shared_global(unsigned to, const void* from, int size) { cp_async(to, from, size); }
+inline void cp_async_ca_shared_global(unsigned to, const void* from, int size = 16) { cp_async(to, from, size); }
 inline void cp_async_cg_shared_global(unsigned to, const void* from, int size = 16) { cp_async(to, from, size); }
 void cp_async_commit_group();
 inline void prefetch_global_L1(const void*) {}

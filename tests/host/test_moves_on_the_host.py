@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from problems import candidates, is_alternative, lay_out, served
+from problems import ArrayLayout, calls, candidates, is_alternative, lay_out, served
 from values import Case, cases
 
 from host import emulator
@@ -165,6 +165,25 @@ def test_results_are_looked_up_from_any_element_on(starts, tmp_path):
         assert served(moved) is TABULATE
         assert list(host._faults(sku, moved, Case(moved).problem())) == []
     assert len(found) > 2
+
+
+@pytest.mark.parametrize("mode", [RowMode.WHOLE, RowMode.UNIT, RowMode.STEPPED])
+@pytest.mark.parametrize("function, length", [("sum", 4), ("var", 9), ("argmax", 2), ("mean", 1)])
+def test_short_rows_across_that_lie_along_three_axes(function, length, mode, tmp_path):
+    """As sums over the batch of what heads have: a thread ends its columns by itself, or joins others of a team."""
+    sku = first(function, ("f32",), lambda found: isinstance(found.variant, SplitVariant) and
+                found.variant.kernel == "across" and found.variant.mode is mode)  # fmt: skip
+    width = 24 if mode is RowMode.WHOLE else 67
+    step = 2 if mode is RowMode.STEPPED else 1
+    kept, pitch = (3, 5, width), step * width
+    input = ArrayLayout((*kept, length), (pitch, 3 * pitch, step, 15 * pitch), 0, 15 * pitch * length)
+    call = calls(sku)[0]
+    names = [name for name, _ in call.layouts]
+    layouts = dict.fromkeys(names, lay_out(kept, "plain")) | {names[0]: input}
+    moved = replace(call, sizes=(("kept", kept), ("reduced", (length,))), layouts=tuple(layouts.items()))
+    assert served(moved) == registry.entry_of(sku).variant
+    host = emulator.Host([sku], tmp_path)
+    assert list(host._faults(sku, moved, Case(moved).problem())) == []
 
 
 def test_what_the_moves_are_tried_on():

@@ -236,6 +236,18 @@ def test_narrow_tables_share_a_block(tables, rows, columns, grid, block):
     assert (geometry.grid, geometry.block) == (grid, block)
 
 
+@pytest.mark.parametrize(
+    ("kept", "reduced", "kernel"), [(8192, 2, "along"), (2, 8192, "across"), (0, 3, "across"), (5, 0, "across")]
+)
+def test_rows_that_step_are_read_along_the_axis_whose_neighbours_are_nearer(kept, reduced, kernel):
+    from skuda.generated import SumDescriptor, SumPlan
+
+    plan = SumPlan.select(SumDescriptor(kept=(64,), reduced=(4096,)), preference=BackendKind.REFERENCE)
+    x = np.lib.stride_tricks.as_strided(np.zeros(1, np.int64), (64, 4096), (8 * kept, 8 * reduced))
+    views = [view_over(x, np.dtype("f4")), view_over(np.arange(64), np.dtype("f4"))]
+    assert plan._geometry(views).variant.kernel == kernel
+
+
 def test_the_finishing_kernel_has_threads_for_all_parts():
     from skuda.generated import SumDescriptor, SumPlan
 

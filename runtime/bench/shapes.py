@@ -83,6 +83,8 @@ SHAPES = (
     Shape((65536, 8192)),
     MISALIGNED,
     Shape((16384, 4096), Layout.ROW_STRIDED),
+    Shape((16384, 4095), Layout.ROW_STRIDED),
+    Shape((65536, 127), Layout.ROW_STRIDED),
     TRANSPOSED,
     Shape((16384, 4096), Layout.OF_ROWS),
     OF_ROWS,
@@ -90,7 +92,7 @@ SHAPES = (
     Shape((16384, 63, 65), Layout.OF_ROWS),
     Shape((32, 512, 28 * 28), Layout.OF_ROWS),
 )
-QUICK = {DECODE, SHAPES[3], SHAPES[5], LARGE, ODD, *SHAPES[10:15]}
+QUICK = {DECODE, SHAPES[3], SHAPES[5], LARGE, ODD, *SHAPES[10:17]}
 
 # Rows along the last axis, of programs that write as many elements as they read.
 _SHORT = (Shape((262144, 64)), Shape((65536, 127)))
@@ -103,6 +105,7 @@ _REDUCED_ROWS = (*_SHORT, ODD, LARGE, BATCH, Shape((256, 262144)))
 _SCANNED = (*_SHORT, ODD, LARGE, MISALIGNED, ONE_ROW, DECODE, Shape((256, 262144)))
 _GROUPED = (ODD, LARGE, MISALIGNED, Shape((8192, 11008)), DECODE, BATCH)
 _COLUMNS = (ODD, LARGE)
+_FEW_TERMS = Shape((8, 1 << 22))  # of which each column is a sum
 _TENSORS = (Shape((4096, 4096)), ODD, LARGE, MISALIGNED, DECODE)
 # Rows as wide as those of language models, of a training step, of one that decodes, one more than a model's width, and
 # the vocabulary of GPT-2, which is odd.
@@ -152,7 +155,8 @@ def reducing(operation: Operation) -> Iterator[tuple[Shape, dict[str, int]]]:
         if _takes_rows(operation):
             found += [(shape, {}) for shape in (_SCANNED if scans else _ROWS if full else _REDUCED_ROWS)]
         if (movable and (scans or not full)) or space[-1].name not in names:
-            found += [(shape, {"axis": 0} if movable else {}) for shape in (_COLUMNS[-1:] if scans else _COLUMNS)]
+            columns = _COLUMNS[-1:] if scans else (*_COLUMNS, _FEW_TERMS) if movable else _COLUMNS
+            found += [(shape, {"axis": 0} if movable else {}) for shape in columns]
         if movable and (scans or not full):
             found.append((FLAT, {}))
     for shape, attributes in found:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 from skuda.bench import shapes, suite
-from skuda.bench.shapes import Shape
+from skuda.bench.shapes import Layout, Shape
 from skuda.bench.suite import Case
 from skuda.launch.registry import Catalog
 from skuda.model.operation import Operation
@@ -42,7 +42,7 @@ def cases(
     while plans and len(found) < count:
         plan, types = random.choice(plans)
         shape, attributes = random.choice(_templates(plan.operation))
-        extents = _extents(random, max(len(shape.extents), 2))
+        extents = _extents(random, max(len(shape.extents), 2), shape.layout is Layout.HEADS)
         case = Case(plan, random.choice(types), Shape(shapes.fitted(extents, plan.operation), shape.layout), attributes)
         if case not in found:
             found.append(case)
@@ -61,14 +61,17 @@ def _templates(operation: Operation) -> list[tuple[Shape, dict[str, int]]]:
     return [
         (shape, attributes)
         for shape in shapes.of_maps(operation)
-        if max(axes, 2) == len(shape.extents)
+        if len(shape.extents) == max(axes, 2) or shape.layout is Layout.HEADS
         for attributes in suite.attributes_of(operation, shape, True)
     ]
 
 
-def _extents(random: Random, axes: int) -> tuple[int, ...]:
+def _extents(random: Random, axes: int, heads: bool) -> tuple[int, ...]:
     width = round(2 ** random.uniform(*_WIDTHS))
     if random.random() < 0.5:
         width = -(-width // _ROUND) * _ROUND
     rows = max(1, round(2 ** random.uniform(*_ELEMENTS)) // width)
+    if heads:
+        batch, many = (min(rows, random.randint(1, most)) for most in (8, 64))
+        return batch, many, -(-rows // (batch * many)), width
     return (rows, *(1 for _ in range(axes - 2)), width)

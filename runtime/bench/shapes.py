@@ -17,12 +17,13 @@ class Layout(StrEnum):
     MISALIGNED = "misaligned"  # contiguous, one element after an aligned address; outputs too
     ROW_STRIDED = "row-strided"  # inputs are the left half of the columns of a matrix; outputs are contiguous
     TRANSPOSED = "transposed"  # inputs are transposed views; outputs lie as a call makes them
+    HEADS = "heads"  # of inputs the two axes before the last have changed places in memory; outputs are contiguous
     OF_ROWS = "with a value a row"  # the last input broadcasts along the last axis; the others are contiguous
     OF_COLUMNS = "with a value a column"  # the last input broadcasts along all axes but the last
 
 
 BROADCAST = Layout.OF_ROWS, Layout.OF_COLUMNS
-OF_INPUTS = Layout.ROW_STRIDED, Layout.TRANSPOSED, *BROADCAST  # what inputs alone choose
+OF_INPUTS = Layout.ROW_STRIDED, Layout.TRANSPOSED, Layout.HEADS, *BROADCAST  # what inputs alone choose
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ MISALIGNED = Shape((16384, 4096), Layout.MISALIGNED)
 TRANSPOSED = Shape((16384, 4096), Layout.TRANSPOSED)
 OF_ROWS = Shape((16384, 4095), Layout.OF_ROWS)
 FLAT = Shape((1 << 25,))
+HEADS = Shape((4, 32, 1024, 128), Layout.HEADS)  # batch, heads, tokens, width of a head
 
 SHAPES = (
     ONE_ROW,
@@ -86,13 +88,14 @@ SHAPES = (
     Shape((16384, 4095), Layout.ROW_STRIDED),
     Shape((65536, 127), Layout.ROW_STRIDED),
     TRANSPOSED,
+    HEADS,
     Shape((16384, 4096), Layout.OF_ROWS),
     OF_ROWS,
     Shape((16384, 4095), Layout.OF_COLUMNS),
     Shape((16384, 63, 65), Layout.OF_ROWS),
     Shape((32, 512, 28 * 28), Layout.OF_ROWS),
 )
-QUICK = {DECODE, SHAPES[3], SHAPES[5], LARGE, ODD, *SHAPES[10:17]}
+QUICK = {DECODE, SHAPES[3], SHAPES[5], LARGE, ODD, *SHAPES[10:18]}
 
 # Rows along the last axis, of programs that write as many elements as they read.
 _SHORT = (Shape((262144, 64)), Shape((65536, 127)))
@@ -159,6 +162,8 @@ def reducing(operation: Operation) -> Iterator[tuple[Shape, dict[str, int]]]:
             found += [(shape, {"axis": 0} if movable else {}) for shape in columns]
         if movable and (scans or not full):
             found.append((FLAT, {}))
+        if movable and not (scans or full):
+            found.append((HEADS, {"axis": 0}))
     for shape, attributes in found:
         yield Shape(fitted(shape.extents, operation), shape.layout), attributes
 
@@ -167,6 +172,8 @@ def of_maps(operation: Operation) -> Iterator[Shape]:
     """The suite's shapes of an elementwise operation, whose inputs can lie so."""
     full = any(operand.dims == operation.space for operand in operation.inputs)
     for shape in SHAPES:
+        if shape.layout is Layout.HEADS and len(operation.space) > 1:
+            continue
         if len(operation.broadcast) > 1 or (shape.layout not in BROADCAST and (full or shape.layout not in OF_INPUTS)):
             yield shape
 

@@ -191,15 +191,15 @@ class Case:
             start = 1
         elif layout is Layout.ROW_STRIDED and not written:
             wide = (*shape[:-1], 2 * shape[-1])
-        strides = tuple(prod(wide[axis + 1 :]) for axis in range(len(shape)))
+        strides = _steps(wide, turned=layout is Layout.HEADS and not written)
         if layout in shapes.BROADCAST and operand is self.operation.inputs[self.operation.broadcast[-1]]:
             own = [(axis == len(shape) - 1) == (layout is Layout.OF_COLUMNS) for axis in range(len(shape))]
             wide = tuple(extent if has else 1 for extent, has in zip(shape, own, strict=True))
-            strides = tuple(prod(wide[axis + 1 :]) if has else 0 for axis, has in enumerate(own))
+            strides = tuple(step if has else 0 for step, has in zip(_steps(wide), own, strict=True))
         if layout is Layout.TRANSPOSED and (not written or self._keeps_layout(operand)):
             strides = tuple(prod(shape[:axis]) for axis in range(len(shape)))
         if self.is_full(operand) and self._order != tuple(range(len(shape))):  # the axes that are reduced lie first
-            steps = [prod(self.shape.extents[axis + 1 :]) for axis in range(len(shape))]
+            steps = _steps(self.shape.extents, turned=layout is Layout.HEADS and not written)
             strides = tuple(steps[axis] for axis in self._order)
         return Placed(operand, word, shape, strides, start, start + count(wide))
 
@@ -233,7 +233,7 @@ class Case:
         return self._class_of_reductions() if self.operation.reduces else self._class_of_map()
 
     def _class_of_map(self) -> SizeClass:
-        if self.shape.layout is Layout.ROW_STRIDED:
+        if self.shape.layout in (Layout.ROW_STRIDED, Layout.HEADS):
             return SizeClass.ROW_STRIDED
         if self.shape.layout is Layout.TRANSPOSED:
             return SizeClass.TRANSPOSED
@@ -365,6 +365,16 @@ def _rows(
                 shape = Shape(shapes.fitted(shape.extents, operation), shape.layout)
             for attributes in attributes_of(operation, shape, not every):
                 yield shape, attributes
+
+
+def _steps(extents: Sequence[int], turned: bool = False) -> tuple[int, ...]:
+    """Elements from one position of each axis to the next, without gaps; `turned`: where the two axes before the last
+    have changed places."""
+    order = [*range(len(extents))]
+    if turned:
+        order[-3:-1] = order[-2], order[-3]
+    steps = {axis: prod(extents[each] for each in order[place + 1 :]) for place, axis in enumerate(order)}
+    return tuple(steps[axis] for axis in range(len(extents)))
 
 
 def is_probability(operation: Operation, operand: Operand) -> bool:

@@ -142,6 +142,12 @@ def test_layouts():
     transposed = layouts(case("quantize_per_group", "f16", "16384x4096 transposed", "group 64"))
     assert transposed["input"] == ((16384, 4096), (1, 16384), 0, 16384 * 4096)
     assert transposed["output"] == ((16384, 2048), (2048, 1), 0, 16384 * 2048)
+    heads = layouts(case("lerp_tensor", "f16", "4x32x1024x128 heads"))
+    assert heads["weight"] == ((4, 32, 1024, 128), (1 << 22, 128, 4096, 1), 0, 1 << 24)
+    assert heads["output"][1] == (1 << 22, 1 << 17, 128, 1)
+    heads = layouts(case("sum", "f16", "4x32x1024x128 heads", "axis 0"))  # the axis that is summed comes last
+    assert heads["input"][:2] == ((32, 1024, 128, 4), (128, 4096, 1, 1 << 22))
+    assert heads["output"][1] == (1 << 17, 128, 1)
     for name, step in (("lerp_tensor", 1), ("quantize_per_tensor", 1), ("quantize_per_token", 4096)):
         transposed = layouts(case(name, "f16", "16384x4096 transposed"))  # as a call makes it
         assert transposed["output"] == ((16384, 4096), (step, 16384 if step == 1 else 1), 0, 16384 * 4096)

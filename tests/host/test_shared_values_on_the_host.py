@@ -1,5 +1,5 @@
 """What elements share, as the CPU's C++ compiler makes it of quotient.cuh: quotients by any divisor and the elements
-between any bounds are NumPy's, in the form for usual values and in the other one."""
+between any bounds are NumPy's, in the form for usual values and in the other one; so are quotients that are rounded."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ extern "C" bool clamped_{C}({C}* usual, {C}* other, {C} low, {C} high, const {C}
   for (long i = 0; i < count; ++i)
     usual[i] = bounds.value<FAST_WITHIN>(x[i]), other[i] = bounds.value<FAST_FORM>(x[i]);
   return bounds.within;
+}}
+extern "C" bool rounded_{C}({C}* usual, {C}* other, {C} s, {C}, const {C}* x, long count) {{
+  const DivisorFromOne<{C}> by(s);
+  for (long i = 0; i < count; ++i)
+    usual[i] = by.rounded<FAST_FORM>(x[i]), other[i] = by.quotient<FAST_FORM>(rint(x[i]));
+  return by.fast;
 }}
 """ for C in ("f32", "f64"))  # fmt: skip
 TYPES = [np.float32, np.float64]
@@ -72,6 +78,21 @@ def test_quotients_of_any_dividend(library, C, s, usual):
     same(other, expected, str(s))
     if within:
         same(quick, expected, str(s))
+
+
+@pytest.mark.parametrize("C", TYPES)
+@pytest.mark.parametrize("s, usual", [
+    (1, True), (1.5, True), (3, True), (10, True), (1e10, True), (1 + 2.0**-23, True), (2.0**60, True), (0.999, False),
+    (1e-30, False), (-10, False), (1e38, None), (0, False), (np.inf, False), (np.nan, False),
+])  # fmt: skip
+def test_quotients_that_are_rounded_and_those_of_integers(library, C, s, usual):
+    x = numbers(C)
+    fast, (rounded, whole) = both(library.rounded_f32 if C is np.float32 else library.rounded_f64, C, s, 0, x)
+    assert fast == usual or usual is None  # f64 has further ones
+    if fast:
+        with np.errstate(all="ignore"):
+            same(rounded, np.rint(x / C(s)), str(s))
+            same(whole, np.rint(x) / C(s), str(s))
 
 
 @pytest.mark.parametrize("C", TYPES)

@@ -23,7 +23,7 @@ from skuda.launch import registry
 from skuda.launch.cubin_cache import cached_cubin
 from skuda.schedules import table
 from skuda.verification import machine_code
-from skuda.verification.coverage import Candidate, candidates
+from skuda.verification.coverage import Candidate, candidates, divide
 from skuda.verification.evidence import Records
 from skuda.verification.findings import Finding, State
 
@@ -34,8 +34,8 @@ def add_arguments(parser) -> None:
     """Adds --carry and what goes with it."""
     parser.add_argument(
         "--carry", metavar="OP", nargs="*",
-        help="before that, compile kernels (of some operations, or all) whose sources have changed since they ran, and "
-        "keep what was found where the machine code is the same; needs NVRTC, but no GPU",
+        help="before that, compile kernels (of some operations, or those that cover the others) whose sources have "
+        "changed since they ran, and keep what was found where the machine code is the same; needs NVRTC, but no GPU",
     )  # fmt: skip
     parser.add_argument(
         "--from", dest="commit", metavar="COMMIT",
@@ -54,11 +54,16 @@ def run(args: argparse.Namespace, catalog: registry.Catalog, records: Records) -
         InvalidProblem: no such commit.
     """
     named = set(args.carry)
+    covering = set() if named else {*divide(catalog.operations).covering}
     every = [
         kernel
         for kernel in candidates(catalog.operations)
         if table.entries(kernel.operation, kernel.types, kernel.variant)
-        and (not named or named & {kernel.operation.name, kernel.operation.function, kernel.operation.row})
+        and (
+            named & {kernel.operation.name, kernel.operation.function, kernel.operation.row}
+            if named
+            else kernel.symbol in covering
+        )
     ]
     for record in records.verified:
         gpu = record["gpu"]

@@ -379,7 +379,11 @@ def test_what_was_found_is_carried_to_the_same_machine_code(catalog, skuda_comma
         text = (folder / source).read_text()
         (folder / source).write_text(text.replace("C(3)", f"C({number})") + "struct unused { int member; };\n")
     assert {records_of(catalog).state("twice.cu", symbol) for symbol in kept} == {State.CHANGED}
+    monkeypatch.setattr(carry, "divide", lambda operations: SimpleNamespace(covering=[lost]))  # if none is named
     out = skuda_command("evidence", "--out", "verified_catalog", "--carry", "--jobs", "1")[1]
+    assert "of 1 kernels whose sources have changed 1 were compared, 0 have" in out
+    named = "--carry", "twice", "thrice"
+    out = skuda_command("evidence", "--out", "verified_catalog", *named, "--jobs", "1")[1]
     total = len(kept) + 1
     assert f"of {total} kernels whose sources have changed {total} were compared, {len(kept)} have" in out
     records = records_of(catalog)

@@ -116,11 +116,11 @@ template <typename C> struct Divisor {
   Divisor() = default;
   __device__ explicit Divisor(C s) : s(s), y(inverse(s)), fast(safe_divisor(s)) {}
 
-  // The scheme itself, for values that nothing on the way takes out of range. The remainder has its sign changed twice:
-  // a quotient of -0 keeps its own. Of an infinity or NaN it is NaN, and any number does, for q0 is what is wanted.
+  // The scheme itself, for values that nothing on the way takes out of range. Without a remainder q0 is the quotient,
+  // and has the right sign if it is 0; the remainder of an infinity or NaN is NaN, and q0 what is wanted.
   __device__ C refined(C x) const {
-    const C q0 = x * y;
-    return fused(-number_or_any(fused(s, q0, -x)), y, q0);
+    const C q0 = x * y, r = fused(-s, q0, x);
+    return absolute(r) > C(0) ? fused(r, y, q0) : q0;
   }
 
   // Whether the scheme holds for a dividend of type E.
@@ -135,12 +135,19 @@ template <typename C> struct Divisor {
 };
 
 // x / s for s >= 1, where x is 0 or not below 1, or the quotient is rounded to an integer: no step overflows, and a
-// quotient whose remainder underflows is rounded to a zero of its sign either way.
-template <typename C> struct DivisorFromOne : Divisor<C> {
+// quotient whose remainder underflows is rounded to a zero of its sign either way. The remainder has its sign changed
+// twice: as s > 0, a quotient of -0 keeps its own. Of an infinity or NaN it is NaN, and any number does, for q0 is what
+// is wanted.
+template <typename C> struct DivisorFromOne {
+  C s, y;
+  bool fast;
+
   DivisorFromOne() = default;
-  __device__ explicit DivisorFromOne(C s) : Divisor<C>(s) { this->fast = s >= C(1) && s <= limits<C>::scale_high; }
+  __device__ explicit DivisorFromOne(C s) : s(s), y(inverse(s)), fast(s >= C(1) && s <= limits<C>::scale_high) {}
   template <int FAST> __device__ C quotient(C x) const {
-    return FAST ? this->refined(x) : general_quotient(x, this->s);
+    if (!FAST) return general_quotient(x, s);
+    const C q0 = x * y;
+    return fused(-number_or_any(fused(s, q0, -x)), y, q0);
   }
   template <int FAST> __device__ C rounded(C x) const { return rint(quotient<FAST>(x)); }
 };

@@ -24,6 +24,12 @@ extern "C" bool clamped_{C}({C}* usual, {C}* other, {C} low, {C} high, const {C}
     usual[i] = bounds.value<FAST_WITHIN>(x[i]), other[i] = bounds.value<FAST_FORM>(x[i]);
   return bounds.within;
 }}
+extern "C" bool refined_{C}({C}* usual, {C}* other, {C} s, {C}, const {C}* x, long count) {{
+  const Divisor<{C}> by(s);
+  for (long i = 0; i < count; ++i)
+    usual[i] = by.quotient<FAST_WITHIN, {C}>(x[i]), other[i] = by.quotient<FAST_FORM, {C}>(x[i]);
+  return by.fast;
+}}
 extern "C" bool rounded_{C}({C}* usual, {C}* other, {C} s, {C}, const {C}* x, long count) {{
   const DivisorFromOne<{C}> by(s);
   for (long i = 0; i < count; ++i)
@@ -78,6 +84,23 @@ def test_quotients_of_any_dividend(library, C, s, usual):
     same(other, expected, str(s))
     if within:
         same(quick, expected, str(s))
+
+
+@pytest.mark.parametrize("C", TYPES)
+@pytest.mark.parametrize("s, usual", [
+    (1, True), (0.1, True), (-3, True), (-1, True), (-1e-9, True), (1e9, True), (2.0**-60, True), (0, False),
+    (-0.0, False), (np.inf, False), (np.nan, False),
+])  # fmt: skip
+def test_quotients_of_usual_dividends(library, C, s, usual):
+    x = numbers(C)
+    fast, (refined, other) = both(library.refined_f32 if C is np.float32 else library.refined_f64, C, s, 0, x)
+    with np.errstate(all="ignore"):
+        expected = x / C(s)
+    assert fast == usual
+    if fast:
+        same(other, expected, str(s))
+        within = (np.abs(x) >= 2.0**-63) & (np.abs(x) <= 2.0**63) | (x == 0) | ~np.isfinite(x)
+        same(refined[within], expected[within], str(s))
 
 
 @pytest.mark.parametrize("C", TYPES)

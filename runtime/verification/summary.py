@@ -36,15 +36,18 @@ def texts(records: Records) -> dict[str, str]:
 def of_run(record: Mapping[str, Any], records: Records) -> dict[str, Any]:
     """The summary of a record of `make test-gpu`. Where the compiler is given now what it was then, it has the digests
     of sources as they are. What ran with another text is left out where all of a source stands by the rule now, on
-    this GPU or on another.
+    this GPU or on another, or where kernels of its source have run on a later day.
     """
     covered = _all_covered(record, records)
     whole = set().union(*(_standing(_all_covered(each, records), records) for each in records.verified))
     alike: dict[str, dict[tuple, dict[str, Any]]] = {}
+    last: dict[str, str] = {}
+    for source, _, run, _ in statements(record):
+        last[source] = max(last.get(source, ""), run.date)
     for source, symbol, run, result in statements(record):
         if records.same(source, schedule_of(symbol), run.digest):
             run = replace(run, digest=records.digest(source))
-        elif source in whole:
+        elif source in whole or run.date < last[source]:
             continue
         key = run, result.bit_equal, result.worst_ulp
         alike.setdefault(source, {}).setdefault(key, {})[symbol] = result

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -23,17 +24,24 @@ def own_spec() -> specs.Spec:
     return spec_of(path.read_text(encoding="utf-8"), path.name)
 
 
-def make_catalog(folder: Path, package: str, spec: str) -> ModuleType:
-    """Generates a spec's text into folder/package and imports it; the name must be new in this process."""
+@contextmanager
+def made_catalog(folder: Path, package: str, spec: str) -> Iterator[ModuleType]:
+    """Generates a spec's text into folder/package, imports it, and forgets it in the end; the name must be new in this
+    process.
+    """
     assert package not in sys.modules
     (folder / "ops.yaml").write_text(spec, encoding="utf-8")
     generate(folder / "ops.yaml", folder / package)
     sys.path.insert(0, str(folder))
     try:
         importlib.invalidate_caches()
-        return importlib.import_module(package)
+        module = importlib.import_module(package)
     finally:
         sys.path.remove(str(folder))
+    try:
+        yield module
+    finally:
+        forget_catalog(module)
 
 
 def catalog_fixture(package: str, spec: str) -> Callable:
@@ -41,9 +49,8 @@ def catalog_fixture(package: str, spec: str) -> Callable:
 
     @pytest.fixture(scope="module")
     def made(tmp_path_factory):
-        module = make_catalog(tmp_path_factory.mktemp("catalog"), package, spec)
-        yield module
-        forget_catalog(module)
+        with made_catalog(tmp_path_factory.mktemp("catalog"), package, spec) as module:
+            yield module
 
     return made
 

@@ -57,6 +57,8 @@ def _forgets_what_is_defined():
     before = registry.catalogs()
     yield
     forget_defined(before)
+    left = [catalog.package for catalog in registry.catalogs() if catalog not in before]
+    assert not left, f"catalogs that this file leaves to the files after it: {left}"
 
 
 class Reference:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from bench_rows import CASES, case
-from catalogs import forget_catalog, make_catalog
+from catalogs import made_catalog
 
 import skuda
 from skuda.bench import drawn, shapes, suite
@@ -86,9 +86,8 @@ def unusual(tmp_path_factory):
         "    backward: none\n"
         "  middle:\n    inputs: {x: 'T[*n, h, w]'}\n    outputs: {y: 'T[*n, w] = sum(x, over=h)'}\n    backward: none\n"
     )
-    module = make_catalog(tmp_path_factory.mktemp("unusual"), "unusual_reductions", spec)
-    yield module.CATALOG
-    forget_catalog(module)
+    with made_catalog(tmp_path_factory.mktemp("unusual"), "unusual_reductions", spec) as module:
+        yield module.CATALOG
 
 
 def test_what_operations_reduce_over_decides_their_shapes(unusual):

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from catalogs import forget_catalog, make_catalog
+from catalogs import made_catalog
 from gpu import sanitizers
 
 import skuda.launch.compiler as compiler
@@ -47,10 +47,9 @@ EQUAL = Result(3, True, 0)
 
 @pytest.fixture
 def catalog(tmp_path, monkeypatch):
-    module = make_catalog(tmp_path, "verified_catalog", SPEC)
-    monkeypatch.chdir(tmp_path)
-    yield module.CATALOG
-    forget_catalog(module)
+    with made_catalog(tmp_path, "verified_catalog", SPEC) as module:
+        monkeypatch.chdir(tmp_path)
+        yield module.CATALOG
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from catalogs import forget_catalog, make_catalog
+from catalogs import made_catalog
 from distance import distance
 from host import emulator
 from problems import Call, lay_out, plan_class_of
@@ -53,7 +53,11 @@ def columns_of(name: str, kind: str, element: str) -> list[np.ndarray]:
 @pytest.fixture(scope="module")
 def host(tmp_path_factory):
     """All cells in one library."""
-    module = make_catalog(tmp_path_factory.mktemp("catalog"), PACKAGE, SPEC)
+    with made_catalog(tmp_path_factory.mktemp("catalog"), PACKAGE, SPEC):
+        yield library(tmp_path_factory.mktemp("host"))
+
+
+def library(folder) -> emulator.Host:
     skus = [sku for sku in registry.skus() if registry.entry_of(sku).catalog.package == PACKAGE]
     one_each = {registry.entry_of(sku).operation.function: sku for sku in skus if sku.backend is BackendKind.CUDA}
     entries = []
@@ -62,8 +66,7 @@ def host(tmp_path_factory):
         plan = call.plan(BackendKind.REFERENCE)
         views = call.views(plan)
         entries += [entry for launch, _ in plan.launch_for(views).launches(views, 0) for entry in launch.entries]
-    yield emulator.Host([*one_each.values()], tmp_path_factory.mktemp("host"), entries=entries)
-    forget_catalog(module)
+    return emulator.Host([*one_each.values()], folder, entries=entries)
 
 
 @pytest.mark.parametrize("name, kind, element", typed_cells())

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from catalogs import catalog_fixture, forget_catalog, make_catalog
+from catalogs import catalog_fixture, made_catalog
 from host import emulator
 from quick_compiler import compile_quickly
 
@@ -120,8 +120,7 @@ def test_requirements_call_intrinsics(tmp_path):
         "    outputs: {y: 'T[n] = a * b * i * x'}\n"
         for index, requirement in enumerate(REQUIREMENTS)
     )
-    module = make_catalog(tmp_path, "skuda_requirements", text)
-    try:
+    with made_catalog(tmp_path, "skuda_requirements", text) as module:
         for index, requirement in enumerate(REQUIREMENTS):
             function = getattr(module, f"op_{index}")
             a, b, i = REQUIREMENTS[requirement]
@@ -129,5 +128,3 @@ def test_requirements_call_intrinsics(tmp_path):
             a, b, i = BROKEN[requirement]
             with pytest.raises(InvalidProblem, match="requires "):
                 function(np.ones(3, np.float32), a=a, b=b, i=i)
-    finally:
-        forget_catalog(module)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import cupy
 import numpy as np
 import pytest
-from catalogs import forget_catalog, make_catalog
+from catalogs import made_catalog
 from function_arguments import arguments
 
 from skuda.codegen.intrinsics import INTRINSICS
@@ -23,9 +23,8 @@ def catalog(tmp_path_factory):
         formula = f"'T[*shape] = {name}({', '.join(letters)})'"
         spec += f"  try_{name}:\n    types: {{T: [f32, f64]}}\n"
         spec += f"    inputs: {{{inputs}}}\n    outputs: {{y: {formula}}}\n"
-    module = make_catalog(tmp_path_factory.mktemp("functions"), "skuda_functions_under_test", spec)
-    yield module
-    forget_catalog(module)
+    with made_catalog(tmp_path_factory.mktemp("functions"), "skuda_functions_under_test", spec) as module:
+        yield module
 
 
 @pytest.mark.parametrize("word", ["f32", "f64"])

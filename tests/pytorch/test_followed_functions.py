@@ -375,7 +375,7 @@ def test_a_gradient_that_is_another_one():
 
 
 def test_an_input_that_is_declared_constant(tmp_path):
-    from catalogs import make_catalog
+    from catalogs import made_catalog
 
     text = """
 ops:
@@ -384,9 +384,9 @@ ops:
     outputs: {y: "T[*shape] = x * weight"}
     backward: {d_x: "T[*shape] = d_y * weight", d_weight: constant}
 """
-    weighed = make_catalog(tmp_path, "skuda_weighed", text).weighed
     x, weight = rows(3, requires_grad=True), rows(3, requires_grad=True)
-    weighed(x, weight).sum().backward()
+    with made_catalog(tmp_path, "skuda_weighed", text) as catalog:
+        catalog.weighed(x, weight).sum().backward()
     assert same(x.grad, weight.detach()) and weight.grad is None
 
 

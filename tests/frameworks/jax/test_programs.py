@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from catalogs import forget_catalog, make_catalog
+from catalogs import made_catalog
 
 import skuda
 from skuda.errors import Unsupported
@@ -77,9 +77,8 @@ def test_an_exported_program_runs_in_another_process(tmp_path):
 
 @pytest.fixture
 def mine(tmp_path):
-    catalog = make_catalog(tmp_path, "my_ops_in_jax", SPEC)
-    yield catalog
-    forget_catalog(catalog)
+    with made_catalog(tmp_path, "my_ops_in_jax", SPEC) as catalog:
+        yield catalog
 
 
 def test_operations_of_a_catalog_of_ones_own(mine):
@@ -103,13 +102,13 @@ def test_a_catalog_that_is_made_again_replaces_itself(tmp_path):
     for sign in ("", "-"):
         folder = tmp_path / f"made{len(sign)}"
         folder.mkdir()
-        catalog = make_catalog(folder, "my_changing_ops", SPEC.replace(" * steepness", f" * ({sign}steepness)"))
-        found = jax.jit(lambda x, made=catalog: made.squash(x, limit))(array)
-        gradient = jax.grad(lambda x, made=catalog: made.squash(x, limit).sum())(array)
+        spec = SPEC.replace(" * steepness", f" * ({sign}steepness)")
+        with made_catalog(folder, "my_changing_ops", spec) as catalog:
+            found = jax.jit(lambda x, made=catalog: made.squash(x, limit))(array)
+            gradient = jax.grad(lambda x, made=catalog: made.squash(x, limit).sum())(array)
         factor = -0.5 if sign else 0.5
         assert same_bits(found, np.minimum(VALUES, limit) * np.float32(factor))
         assert same_bits(gradient, np.where(limit > VALUES, np.float32(factor), np.float32(0)))
-        forget_catalog(catalog)
 
 
 def test_a_catalog_that_is_not_imported_is_named():

@@ -462,7 +462,7 @@ INSTEAD: dict[str, str] = {
     "leaky_relu": "`where(x > 0, x, alpha * x)`",
     "swish": "`silu(x)`",
     "softplus": "`log1pexp(x)`",
-    "logaddexp": "`max(a, b) + log1pexp(-abs(a - b))`",
+    "logaddexp": "`where(a > b, a, b) + log1pexp(-abs(a - b))`",
     "square": "`x * x`",
     "reciprocal": "`1 / x`",
     "sgn": "`sign(x)`",

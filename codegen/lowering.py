@@ -171,6 +171,7 @@ LOWERINGS = (
              grouped="{object}.template apart<GROUP>({place})", placed="place"),
     # Powers of e up to 1 need no upper bound, and one factor of two in place of two.
     Lowering("exp(x)", "falling_exponential{precise}<C{precision}>({x})", (Site.ELEMENTWISE,), when={"x": _falls}),
+    Lowering("log1pexp(x)", "falling_logarithm{precise}<C{precision}>({x})", (Site.ELEMENTWISE,), when={"x": _falls}),
     # What is computed in a quick form first.
     Lowering("x / (1 + exp(-x))", "logistic_product{precise}<FAST{precision}>({x}, usual)", ROW, each=("x",)),
     Lowering("x / (1 + exp(u))", "logistic_quotient{precise}<FAST, {x_type}{precision}>({x}, {u}, usual)", ROW,

@@ -191,7 +191,7 @@ class Case:
             start = 1
         elif layout is Layout.ROW_STRIDED and not written:
             wide = (*shape[:-1], 2 * shape[-1])
-        strides = _steps(wide, turned=layout is Layout.HEADS and not written)
+        strides = _steps(wide, turned=self._is_turned(operand))
         if layout in shapes.BROADCAST and operand is self.operation.inputs[self.operation.broadcast[-1]]:
             own = [(axis == len(shape) - 1) == (layout is Layout.OF_COLUMNS) for axis in range(len(shape))]
             wide = tuple(extent if has else 1 for extent, has in zip(shape, own, strict=True))
@@ -199,9 +199,17 @@ class Case:
         if layout is Layout.TRANSPOSED and (not written or self._keeps_layout(operand)):
             strides = tuple(prod(shape[:axis]) for axis in range(len(shape)))
         if self.is_full(operand) and self._order != tuple(range(len(shape))):  # the axes that are reduced lie first
-            steps = _steps(self.shape.extents, turned=layout is Layout.HEADS and not written)
+            steps = _steps(self.shape.extents, turned=self._is_turned(operand))
             strides = tuple(steps[axis] for axis in self._order)
         return Placed(operand, word, shape, strides, start, start + count(wide))
+
+    def _is_turned(self, operand: Operand) -> bool:
+        """Whether two axes of an operand have changed places in memory: of the first input of heads, and of what a call
+        that is given no output makes as the only input lies."""
+        if self.shape.layout is not Layout.HEADS or not self.is_full(operand):
+            return False
+        first, *others = [each for each in self.operation.inputs if self.is_full(each)]
+        return operand is first or (operand in self.operation.outputs and not others and self._keeps_layout(operand))
 
     def _keeps_layout(self, output: Operand) -> bool:
         """Whether a call that is given no output makes it as its transposed inputs lie."""

@@ -45,6 +45,7 @@ inline double __drcp_rn(double a) { return 1 / a; }
 inline float rcp_approx_ftz_f32(float s) { return 1 / s; }
 inline double rcp_approx_ftz_f64(double s) { return 1 / s; }
 inline float rsqrt_approx_f32(float x) { return 1 / std::sqrt(x); }
+inline float rsqrt_approx_ftz_f32(float x) { return 1 / std::sqrt(x); }
 
 inline long long mul_wide_s32(int a, int b) { return (long long)a * b; }
 // Two integers of 16 bits, and four of 8.

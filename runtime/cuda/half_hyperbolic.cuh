@@ -60,12 +60,12 @@ __device__ inline f32 one_plus_polynomial(f16, f32 u) {
 __device__ inline f32 one_plus_polynomial(bf16, f32 u) {
   return fused_polynomial(u, 0x1.48098ep-5f, -0x1.3da78ap-3f, 0x1.385a52p-2f, -0x1.fcaf0ap-2f, 0x1.fff7d6p-1f);
 }
-// max(x, 0) + log(1 + e^-|x|)
-template <typename T> __device__ inline f32 half_one_plus_exponential(f32 x) {
+// above + log(1 + e^-|x|), `above` being max(x, 0).
+template <typename T> __device__ inline f32 half_logarithm_above(f32 x, f32 above) {
   f32 power;
   const f32 y = half_power<T>(at_least(-absolute(x), -104.5f), 0x1.715476p+0f, 0x1p-24f, power);
   const f32 u = y * lifted<24>(power);
-  return fused(u, one_plus_polynomial(T(), u), x > 0.0f ? x : 0.0f);
+  return fused(u, one_plus_polynomial(T(), u), above);
 }
 
 // ---- from logarithms ----
@@ -143,8 +143,12 @@ template <typename T, typename C> __device__ inline C hyperbolic_cosine_as(C x) 
   else return hyperbolic_cosine(x);
 }
 template <typename T, typename C> __device__ inline C logarithm_one_plus_exponential_as(C x) {
-  if constexpr (HALF<T>) return half_one_plus_exponential<T>(x);
+  if constexpr (HALF<T>) return half_logarithm_above<T>(x, x > 0.0f ? x : 0.0f);
   else return logarithm_one_plus_exponential(x);
+}
+template <typename C, typename T> __device__ inline C falling_logarithm_as(C x) {
+  if constexpr (HALF<T>) return half_logarithm_above<T>(x, 0.0f);
+  else return falling_logarithm(x);
 }
 template <typename T, typename C> __device__ inline C logarithm_one_plus_as(C x) {
   if constexpr (HALF<T>) return half_one_plus<T>(x);

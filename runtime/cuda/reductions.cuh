@@ -213,14 +213,14 @@ template <int DIRECTION> __device__ inline i32 extreme_of_warp(i32 value) {
 }
 
 // A group made one by joining neighbours.
-template <typename How, typename V> __device__ inline V joined_neighbours(const V (&group)[GROUP]) {
-  V values[GROUP];
+template <typename How, typename V, int N> __device__ inline V joined_neighbours(const V (&group)[N]) {
+  V values[N];
 #pragma unroll
-  for (int i = 0; i < GROUP; ++i) values[i] = group[i];
+  for (int i = 0; i < N; ++i) values[i] = group[i];
 #pragma unroll
-  for (int apart = 1; apart < GROUP; apart *= 2)
+  for (int apart = 1; apart < N; apart *= 2)
 #pragma unroll
-    for (int i = 0; i < GROUP; i += 2 * apart) values[i] = How::of(values[i], values[i + apart]);
+    for (int i = 0; i < N; i += 2 * apart) values[i] = How::of(values[i], values[i + apart]);
   return values[0];
 }
 // The moments of a group, each of whose elements has a count of 1, or of 0 where the row does not have it. Where the mean
@@ -255,6 +255,22 @@ template <typename V> __device__ inline Moments<V> moments_of_whole(const V (&va
 #pragma unroll
   for (int i = 0; i < GROUP; ++i) squares[i] = (distances[i] - offset) * (distances[i] - offset);
   return {V(GROUP), values[0], offset, joined_neighbours<Sum>(squares)};
+}
+// The same of the first `exist` of a group, which are among its first N; `count` divides by their number.
+template <int N, typename V>
+__device__ inline Moments<V> moments_of_first(const V (&values)[GROUP], i32 exist, const DivisorFromOne<V>& count) {
+  V distances[N], squares[N];
+#pragma unroll
+  for (int i = 0; i < N; ++i) distances[i] = i < exist ? values[i] - values[0] : V(0);
+  const V offset = count.template quotient<FAST_WITHIN>(joined_neighbours<Sum>(distances));
+#pragma unroll
+  for (int i = 0; i < N; ++i) squares[i] = i < exist ? (distances[i] - offset) * (distances[i] - offset) : V(0);
+  return {count.s, values[0], offset, joined_neighbours<Sum>(squares)};
+}
+// Whether these are right. Of six a quotient below the normal numbers may be a tie, which a product with an inverse does
+// not decide.
+template <typename V> __device__ inline bool sure_moments(const Moments<V>& found, i32 exist) {
+  return is_finite(found.offset) & (exist != 6 || absolute(found.offset) >= limits<V>::scale_low);
 }
 // Not of sums of exponentials, which are made of elements: LogSumExp::of.
 template <typename How, typename V> __device__ inline V joined(const V (&group)[GROUP]) {

@@ -13,6 +13,13 @@ template <int LANES, bool NEIGHBOURS> struct SplitAcross {
   i32 accumulator;         // the thread's
   Beside<LANES, NEIGHBOURS> columns;
   i64 row;                 // the first of the thread's
+  TableColumn at;          // the same
+
+  // Elements between an operand's start and that of this row.
+  __device__ i64 offset(const Reduction& rows, const Strides& strides) const {
+    if constexpr (LANES > 1) return rows.row_offset(at, strides);
+    else return rows.row_offset(row, strides);
+  }
 };
 template <int LANES, bool NEIGHBOURS>
 __device__ inline SplitAcross<LANES, NEIGHBOURS> split_across(const Reduction& rows) {
@@ -25,8 +32,8 @@ __device__ inline SplitAcross<LANES, NEIGHBOURS> split_across(const Reduction& r
   const i32 accumulator = at.accumulator + i32((threadIdx.x & ((1 << team) - 1)) >> wide);
   const bool exists = table * rows.columns < rows.rows;
   const Beside<LANES, NEIGHBOURS> columns(rows, tile, wide, exists);
-  const i64 row = (exists ? table * rows.columns : 0) + columns.first;
-  return {wide, team, table, tile, at.number, at.begin, at.end, accumulator, columns, row};
+  const TableColumn first = {exists ? table : 0, columns.first};
+  return {wide, team, table, tile, at.number, at.begin, at.end, accumulator, columns, rows.row_at(first), first};
 }
 
 // An input with elements for each row, as a thread loads a group of it for all of its rows.
@@ -39,9 +46,9 @@ template <typename P, int N, int LANES, int LIE, bool COLUMN> struct InputAcross
   };
   const storage_t<E>* row;
 
-  __device__ InputAcross(const ReduceArgs<P>& args, i64 at) {
+  __device__ InputAcross(const ReduceArgs<P>& args, const Split& split) {
     const auto& input = args.template elements<N>();
-    row = input.array + args.rows.row_offset(at, input.reach.kept);
+    row = input.array + split.offset(args.rows, input.reach.kept);
   }
   __device__ void load(Groups& groups, const ReduceArgs<P>& args, const Split& split, i64 first) const {
     const auto& input = args.template elements<N>();
@@ -67,7 +74,7 @@ template <typename P, int N, int LANES, int LIE> struct InputAcross<P, N, LANES,
     __device__ auto get(int i, int lane) const { return of[ROWS > 1 ? lane : 0].get(i); }
   };
 
-  __device__ InputAcross(const ReduceArgs<P>&, i64) {}
+  __device__ InputAcross(const ReduceArgs<P>&, const Split&) {}
   __device__ void load(Groups& groups, const ReduceArgs<P>& args, const Split& split, i64 first) const {
     const auto& input = args.template elements<N>();
     load_elements<E>(
@@ -82,9 +89,9 @@ template <typename P, int S, int LANES, int LIE> struct OutputAcross {
   struct Group { Lanes<E, LANES> of[GROUP]; };
   storage_t<E>* row;
 
-  __device__ OutputAcross(const ReduceArgs<P>& args, i64 at) {
+  __device__ OutputAcross(const ReduceArgs<P>& args, const SplitAcross<LANES, LIE != COLUMNS_APART>& split) {
     const auto& output = args.template output<stored_output<P, S>>();
-    row = output.array + args.rows.row_offset(at, output.reach.kept);
+    row = output.array + split.offset(args.rows, output.reach.kept);
   }
   __device__ void store(
       const Group& group, const ReduceArgs<P>& args, const SplitAcross<LANES, LIE != COLUMNS_APART>& split, i64 first,
@@ -106,8 +113,8 @@ struct OperandsAcrossOf<P, LANES, LIE, Seq<N...>, Seq<S...>> {
   Tuple<Input<N>...> inputs;
   Tuple<Output<S>...> outputs;
 
-  __device__ OperandsAcrossOf(const ReduceArgs<P>& args, i64 row)
-      : inputs{Input<N>(args, row)...}, outputs{Output<S>(args, row)...} {}
+  __device__ OperandsAcrossOf(const ReduceArgs<P>& args, const Split& split)
+      : inputs{Input<N>(args, split)...}, outputs{Output<S>(args, split)...} {}
 
   // Groups that begin at `first`, if there are such.
   __device__ void load(Groups& groups, const ReduceArgs<P>& args, const Split& split, i64 first) const {
@@ -169,7 +176,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_across<P, LANES, LIE != 
     split.end = min(split.begin + slab, split.end);
     split.accumulator = 0;
   }
-  const Operands operands(args, split.row);
+  const Operands operands(args, split);
   wait_for_earlier();
   const Given<P> given(args);
   typename P::SplitPass passes[LANES];

@@ -41,6 +41,48 @@ __device__ inline void take_values(State& state, V (&values)[GROUP], bool whole,
 template <typename P, int R>
 constexpr bool adds_near = same<typename reduction_at<P, R>::How, LogSumExp> && !SplitTraits<P>::wide;
 
+// Of any elements. Out of line where there are several rows: it is taken for odd ones only, and would fill the kernels.
+template <typename V> __device__ inline Moments<V> moments_of_any(const GroupValues<V>& values, bool whole, i32 exist) {
+  Moments<V> group[GROUP];
+#pragma unroll
+  for (int i = 0; i < GROUP; ++i) group[i] = SquaredDeviations::of_one(values.of[i]);
+  if (!whole) cut<SquaredDeviations>(group, exist);
+  return joined<SquaredDeviations>(group);
+}
+template <typename V>
+__device__ __noinline__ Moments<V> moments_out_of_line(GroupValues<V> values, bool whole, i32 exist) {
+  return moments_of_any(values, whole, exist);
+}
+// The moments of the first `exist` elements of each row's group, which are among its first N: whether all are usual.
+template <int R, int N, int LANES, typename V, typename Values>
+__device__ inline bool find_some(Moments<V> (&found)[LANES], Values (&values)[LANES], i32 exist) {
+  const DivisorFromOne<V> count{V(exist)};
+  bool usual = true;
+#pragma unroll
+  for (int lane = 0; lane < LANES; ++lane) {
+    found[lane] = moments_of_first<N>(get<R>(values[lane]).of, exist, count);
+    usual = usual & sure_moments(found[lane], exist);
+  }
+  return usual;
+}
+// Takes these; false, and nothing, where a function for unusual elements is to take them.
+template <typename P, int R, int LANES, typename Values>
+__device__ inline bool take_some_moments(Accumulator<P>* totals, Values (&values)[LANES], i32 exist) {
+  using V = typename reduction_at<P, R>::Value;
+  Moments<V> found[LANES];
+  const bool usual =
+      exist <= GROUP / 2 ? find_some<R, GROUP / 2>(found, values, exist) : find_some<R, GROUP>(found, values, exist);
+  if (__builtin_expect(!usual, 0)) return false;
+  const V before = totals[0].StateSlot<P, R>::value.count;
+#pragma unroll
+  for (int lane = 0; lane < LANES; ++lane) {
+    auto& state = totals[lane].StateSlot<P, R>::value;
+    state.count = before;
+    state = before == V(0) ? found[lane] : SquaredDeviations::of(state, found[lane]);
+  }
+  return true;
+}
+
 // What one reduction takes of groups of rows beside each other. The moments of these go on side by side, with one branch
 // for all, and with one count: rows of one thread have as many elements.
 template <typename P, int R, bool REPEATED, int LANES, typename Values>
@@ -48,6 +90,9 @@ __device__ inline void take_reduction(
     Accumulator<P>* totals, Values (&values)[LANES], bool whole, i32 exist, i64 first) {
   using How = typename reduction_at<P, R>::How;
   if constexpr (same<How, SquaredDeviations>) {
+    if constexpr (REPEATED)  // across rows, where columns may be short
+      if (__builtin_expect(!whole, 0))
+        if (take_some_moments<P, R>(totals, values, exist)) return;
     state_of_reduction<reduction_at<P, R>> found[LANES];
     bool usual = whole;
 #pragma unroll
@@ -57,13 +102,9 @@ __device__ inline void take_reduction(
     }
     if (__builtin_expect(!usual, 0)) {
 #pragma unroll
-      for (int lane = 0; lane < LANES; ++lane) {
-        state_of_reduction<reduction_at<P, R>> group[GROUP];
-#pragma unroll
-        for (int i = 0; i < GROUP; ++i) group[i] = state_of<How>(get<R>(values[lane]).of[i], first + i);
-        if (!whole) cut<How>(group, exist);
-        found[lane] = joined<How>(group);
-      }
+      for (int lane = 0; lane < LANES; ++lane)
+        found[lane] = LANES == 1 ? moments_of_any(get<R>(values[lane]), whole, exist)
+                                 : moments_out_of_line(get<R>(values[lane]), whole, exist);
     }
     const auto count = totals[0].StateSlot<P, R>::value.count;
 #pragma unroll

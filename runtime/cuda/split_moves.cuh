@@ -179,7 +179,7 @@ __device__ inline void addresses_along(
     const u8* const start = reinterpret_cast<const u8*>(row + first * strides.of[AXES - 1]);
 #pragma unroll
     for (int i = 0; i < COUNT; ++i)
-      at[i] = reinterpret_cast<S*>(const_cast<u8*>(start + i64(min(i, exist - 1)) * i64(step)));
+      at[i] = reinterpret_cast<S*>(const_cast<u8*>(start + wide_product<true>(u32(min(i, exist - 1)), u32(step))));
   }
 }
 

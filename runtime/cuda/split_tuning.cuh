@@ -16,6 +16,7 @@ template <typename P, int... R> struct SplitTraitsOf<P, Seq<R...>> {
   static constexpr bool ordered = (::ordered<typename reduction_at<P, R>::How> || ...);
   static constexpr bool wide = sizeof(typename P::C) > 4;
   static constexpr bool of_words = ((sizeof(typename reduction_at<P, R>::Value) <= 4) && ...);
+  static constexpr bool moments = (same<typename reduction_at<P, R>::How, SquaredDeviations> || ...);
   static constexpr bool parted = (::parted<typename reduction_at<P, R>::How> || ...);
   static constexpr bool light = made_of<P>::reductions == 1 && operands_of<P>::elements == 1 && !stores && !indices;
 };
@@ -57,6 +58,7 @@ template <typename P, int MODE> __device__ constexpr int blocks_along() {
 template <typename P, int LANES, bool ALIGNED> __device__ constexpr int blocks_across() {
   using Traits = SplitTraits<P>;
   if (Traits::bytes) return SPLIT_ROOM;
+  if (Traits::moments && LANES == 2 && !in_slabs<P>) return !Traits::wide && ALIGNED ? SPLIT_ROOM_LIGHT : SPLIT_ROOM;
   if (Traits::wide || in_slabs<P> || (LANES >= 8 && operands_of<P>::elements > 1)) return 1;
   if (Traits::light) return ALIGNED || LANES == 1 || !Traits::of_words ? SPLIT_ROOM : SPLIT_ROOM_LIGHT;
   return Traits::indices && !Traits::parted && ALIGNED && LANES > 1 ? SPLIT_ROOM_LIGHT : SPLIT_ROOM;

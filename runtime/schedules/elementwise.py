@@ -145,19 +145,22 @@ class ElementwiseKernels(KernelGeometry):
         """The launch `found`, whose threads take shares of rows, or one of `broadcast`.
 
         That takes less time where inputs repeat or have gaps in rows that are no whole vectors, or whose vectors are
-        short; and where parameters differ between the columns of several tables without gaps, or of short rows with.
+        short; where rows of whole vectors have gaps and are not short; and where parameters differ between the columns
+        of several tables without gaps, or of short rows with.
         """
         from skuda.schedules import broadcasts
 
-        lanes = lanes_of(self.operation, self.types, BROADCAST)[0]
-        if lanes > 4 and aligned and axes[-1].extent % lanes == 0 and self.keep_aligned(arrays, axes[:-1], lanes):
-            return found
+        lanes, extent = lanes_of(self.operation, self.types, BROADCAST)[0], axes[-1].extent
+        whole = lanes > 4 and aligned and extent % lanes == 0 and self.keep_aligned(arrays, axes[:-1], lanes)
         flat, steps = gapless(axes), [[axis.strides[position] for axis in axes] for position in full]
-        gaps = any([0 not in each and each != flat for each in steps])
-        if found.variant is ROWS:
-            wanted = gaps or any([0 in each for each in steps])
+        repeats, gaps = any([0 in each for each in steps]), any([0 not in each and each != flat for each in steps])
+        if whole:
+            long = lanes == 8 and extent >= TUNED.broadcast_vectors_least
+            wanted = found.variant is ROWS and gaps and not repeats and long
+        elif found.variant is ROWS:
+            wanted = gaps or repeats
         else:
-            wanted = axes[-1].extent < TUNED.columns_unaligned_least if gaps else len(axes) > 2
+            wanted = extent < TUNED.columns_unaligned_least if gaps else len(axes) > 2
         return (broadcasts.in_broadcast(self, arrays, axes) if wanted else None) or found
 
     def _in_any_order(self, arrays, axes: list[Axis], full: list[int], parameters: list[int]) -> Geometry:

@@ -59,6 +59,8 @@ class Launch(Record):
         columns_unaligned_rows: rows that it loads at once, at most.
         columns_unaligned_shares: rows that it takes one after the other, at most.
         columns_unaligned_least: elements of rows with gaps between them, from which on it serves.
+        broadcast_vectors_least: elements of rows of vectors of eight, with gaps between them, from which on vectors are
+            found one by one.
         straddle: elements of a run, from which on the vectors that straddle two do not count.
         straddle_aligned: the same in aligned vectors, where doing some twice costs less than shifting all.
         tile_bytes: bytes of shared memory of a tile, so that several blocks have room.
@@ -145,6 +147,7 @@ class Launch(Record):
     columns_unaligned_rows: int
     columns_unaligned_shares: int
     columns_unaligned_least: int
+    broadcast_vectors_least: int
     straddle: int
     straddle_aligned: int
     tile_bytes: int
@@ -331,6 +334,7 @@ SM_90 = Tuning(  # measured on an H200
     columns_unaligned_rows=2,
     columns_unaligned_shares=32,
     columns_unaligned_least=256,
+    broadcast_vectors_least=64,
     straddle=1024,
     straddle_aligned=4,
     tile_bytes=43 << 10,

@@ -142,8 +142,10 @@ def test_layouts():
     assert transposed["input"] == ((16384, 4096), (1, 16384), 0, 16384 * 4096)
     assert transposed["output"] == ((16384, 2048), (2048, 1), 0, 16384 * 2048)
     heads = layouts(case("lerp_tensor", "f16", "4x32x1024x128 heads"))
-    assert heads["weight"] == ((4, 32, 1024, 128), (1 << 22, 128, 4096, 1), 0, 1 << 24)
-    assert heads["output"][1] == (1 << 22, 1 << 17, 128, 1)
+    assert heads["a"] == ((4, 32, 1024, 128), (1 << 22, 128, 4096, 1), 0, 1 << 24)
+    assert heads["weight"][1] == heads["output"][1] == (1 << 22, 1 << 17, 128, 1)
+    alone = layouts(case("quantize_per_tensor", "f16", "4x32x1024x128 heads"))  # the output as a call makes it
+    assert alone["input"][1] == alone["output"][1] == heads["a"][1]
     heads = layouts(case("sum", "f16", "4x32x1024x128 heads", "axis 0"))  # the axis that is summed comes last
     assert heads["input"][:2] == ((32, 1024, 128, 4), (128, 4096, 1, 1 << 22))
     assert heads["output"][1] == (1 << 17, 128, 1)

@@ -312,6 +312,8 @@ def test_a_division_of_what_is_known_to_be_usual_asks_nothing(formula, expected)
         ("exp(abs(x))", "exponential"),
         ("exp(1 - abs(x))", "exponential"),
         ("exp(1 + -abs(x))", "exponential"),  # at most 1
+        ("log1pexp(-abs(x))", "falling_logarithm"),
+        ("log1pexp(abs(x))", "logarithm_one_plus_exponential"),
         ("max(x, -3)", "at_least"),
         ("min(x, 2)", "at_most"),
         ("max(x, 0)", "maximum"),  # zeros have signs
@@ -322,4 +324,5 @@ def test_what_is_known_of_a_value_saves_steps(formula, calls):
     outputs = f"{{y: 'T[*s] = {formula}', z: 'T[*s] = a * x'}}"
     row = f"{{kind: activation.mine, inputs: {{x: 'T[*s]'}}, attrs: {{a: C = 2}}, outputs: {outputs}}}"
     text = skuda.define(f"mine: {row}").catalog.source("mine.cu")
-    assert set(re.findall(r"\b(\w*exponential|at_least|at_most|maximum|minimum)(?:_as)?[<(]", text)) == {calls}
+    functions = r"\b(\w*exponential|falling_logarithm|at_least|at_most|maximum|minimum)(?:_as)?[<(]"
+    assert set(re.findall(functions, text)) == {calls}

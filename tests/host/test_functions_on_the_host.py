@@ -87,14 +87,17 @@ def test_quick_forms_of_rows_have_the_bits_of_the_formula(row_forms, form, word)
         assert not len(wrong), [(x[i], y[i]) for i in wrong[:5]]
 
 
-FALLING = [("falling_exponential<f32>", ""), ("falling_exponential<f64>", "")]
-FALLING += [(f"falling_exponential_as<f32, {word}>", word) for word in ("f16", "bf16", "f32")]
+FALLING = [
+    (f"falling_{of}{'_as' * bool(word)}<{C}{word and ', '}{word}>", function, word)
+    for of, function in (("exponential", formulas.exp), ("logarithm", formulas.log1pexp))
+    for C, word in (("f32", ""), ("f64", ""), ("f32", "f16"), ("f32", "bf16"), ("f32", "f32"))
+]
 
 
-def test_powers_of_e_up_to_1_have_the_bits_of_all(tmp_path):
-    """At 0, at NaN, where powers become subnormal and then 0, and of every bf16."""
-    text = '#include "half_precision.cuh"\n'
-    for index, (name, _) in enumerate(FALLING):
+def test_functions_of_what_is_up_to_0_have_the_bits_of_all(tmp_path):
+    """At 0, at NaN, where powers of e become subnormal and then 0, and of every bf16."""
+    text = '#include "half_hyperbolic.cuh"\n'
+    for index, (name, _, _) in enumerate(FALLING):
         C = "f64" if "f64" in name else "f32"
         text += f'extern "C" void falling_{index}(const {C}* x, {C}* y, long count) {{\n'
         text += f"  for (long i = 0; i < count; ++i) y[i] = {name}(x[i]);\n}}\n"
@@ -103,12 +106,12 @@ def test_powers_of_e_up_to_1_have_the_bits_of_all(tmp_path):
     ends = [-np.linspace(0, 800, 9_999), -np.linspace(85, 110, 99_999), np.array([0.0, -0.0, -np.inf, np.nan, -1e-40])]
     every = np.concatenate([*ends, bits.view(np.float32)])
     every = every[~(every > 0)]
-    for index, (name, word) in enumerate(FALLING):
+    for index, (name, function, word) in enumerate(FALLING):
         x = every.astype(np.float64 if "f64" in name else np.float32)
         y = np.empty_like(x)
         library[f"falling_{index}"](*[ctypes.c_void_p(each.ctypes.data) for each in (x, y)], ctypes.c_long(len(x)))
         with np.errstate(all="ignore"):
-            expected = formulas.exp(x, word) if word in ("f16", "bf16") else formulas.exp(x)
+            expected = function(x, word) if word in ("f16", "bf16") else function(x)
         narrow = "f64" if "f64" in name else "f32"
         y, expected = formulas.narrow(y, narrow), formulas.narrow(expected, narrow)
         assert (expected == 0).sum() > 100 and y.tobytes() == expected.tobytes(), name

@@ -168,7 +168,9 @@ def test_results_are_looked_up_from_any_element_on(starts, tmp_path):
 
 
 @pytest.mark.parametrize("mode", [RowMode.WHOLE, RowMode.UNIT, RowMode.STEPPED])
-@pytest.mark.parametrize("function, length", [("sum", 4), ("var", 9), ("argmax", 2), ("mean", 1)])
+@pytest.mark.parametrize(
+    "function, length", [("sum", 4), ("var", 9), ("var", 3), ("var", 6), ("argmax", 2), ("mean", 1)]
+)
 def test_short_rows_across_that_lie_along_three_axes(function, length, mode, tmp_path):
     """As sums over the batch of what heads have: a thread ends its columns by itself, or joins others of a team."""
     sku = first(function, ("f32",), lambda found: isinstance(found.variant, SplitVariant) and

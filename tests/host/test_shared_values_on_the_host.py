@@ -1,5 +1,6 @@
 """What elements share, as the CPU's C++ compiler makes it of quotient.cuh: quotients by any divisor and the elements
-between any bounds are NumPy's, in the form for usual values and in the other one; so are quotients that are rounded."""
+between any bounds are NumPy's, in the form for usual values and in the other one; so are quotients that are rounded.
+The moments of a few elements, which share their number, are those of any group."""
 
 from __future__ import annotations
 
@@ -11,7 +12,21 @@ import pytest
 from host.functions import compiled
 from skuda.reference import formulas
 
-TEXT = '#include "quotient.cuh"\n' + "".join(f"""
+TEXT = '#include "reductions.cuh"\n' + "".join(f"""
+extern "C" void moments_{C}(const {C}* x, long groups, int exist, {C}* first, {C}* any, bool* sure) {{
+  const DivisorFromOne<{C}> count{{{C}(exist)}};
+  for (long i = 0; i < groups; ++i) {{
+    {C} values[GROUP];
+    Moments<{C}> group[GROUP];
+    for (int j = 0; j < GROUP; ++j) values[j] = x[i * GROUP + j], group[j] = SquaredDeviations::of_one(values[j]);
+    cut<SquaredDeviations>(group, exist);
+    const auto found = exist <= GROUP / 2 ? moments_of_first<GROUP / 2>(values, exist, count)
+                                          : moments_of_first<GROUP>(values, exist, count);
+    const auto expected = moments_of(group);
+    sure[i] = sure_moments(found, exist);
+    memcpy(first + i * 4, &found, sizeof found), memcpy(any + i * 4, &expected, sizeof expected);
+  }}
+}}
 extern "C" bool quotients_{C}({C}* usual, {C}* other, {C} s, {C}, const {C}* x, long count) {{
   const PowerDivisor<{C}> by(s);
   for (long i = 0; i < count; ++i)
@@ -132,3 +147,25 @@ def test_elements_between_bounds(library, C, low, high, usual):
     same(other, expected, f"{low}, {high}")
     if within:
         same(quick, expected, f"{low}, {high}")
+
+
+@pytest.mark.parametrize("C", TYPES)
+@pytest.mark.parametrize("exist", range(1, 8))
+def test_moments_of_a_few_elements_are_those_of_any_group(library, C, exist):
+    """Of every size, subnormal ones too, near each other and far apart. What is behind the last is the last again."""
+    random = np.random.default_rng(exist)
+    groups, least = 20_000, np.finfo(C).smallest_subnormal
+    sizes = np.ldexp(C(1), random.integers(np.finfo(C).minexp, np.finfo(C).maxexp - 8, (groups, 1))).astype(C)
+    drawn = (random.standard_normal((groups, 8)).astype(C) * sizes).astype(C)
+    tiny = (random.integers(-40, 40, (groups, 8)) * least).astype(C)
+    x = np.concatenate([drawn, tiny, np.full((8, 8), np.inf, C), numbers(C)[:groups].reshape(-1, 8)])
+    x[:, exist:] = x[:, exist - 1 : exist]
+    found, expected, sure = np.empty((len(x), 4), C), np.empty((len(x), 4), C), np.empty(len(x), bool)
+    pointers = [ctypes.c_void_p(each.ctypes.data) for each in (x, found, expected, sure)]
+    function = library[f"moments_f{8 * np.dtype(C).itemsize}"]
+    function(pointers[0], ctypes.c_long(len(x)), ctypes.c_int(exist), *pointers[1:])
+    few, infinite = slice(groups, 2 * groups), slice(2 * groups, 2 * groups + 8)
+    assert sure[:groups].all() or (exist == 6 and sure[:groups].any())
+    assert not sure[infinite].any() and sure[few].all() == (exist != 6)
+    assert (found[few] != expected[few]).any() == (exist == 6)  # a tie that is decided otherwise
+    same(found[sure], expected[sure], f"{exist} elements")

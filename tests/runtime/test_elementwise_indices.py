@@ -248,6 +248,27 @@ def test_lines_with_gaps_that_are_no_whole_vectors_are_found_vector_by_vector(na
     assert check(problem).startswith("broadcast") == (gap > 0)
 
 
+HEADS = [
+    ("lerp_tensor", 64, False, "broadcast8"), ("lerp_tensor", 56, False, "rows8"), ("lerp_tensor", 64, True, "rows8"),
+    ("quantize_per_tensor", 64, False, "rows16"), ("neg", 64, False, "broadcast8"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name, width, repeats, variant", HEADS)
+def test_heads_of_whole_vectors_are_found_vector_by_vector(name, width, repeats, variant):
+    """Where rows are not short, nothing repeats and vectors have eight elements; else a thread takes shares of rows."""
+    plan_class = next(plan for plan in PLANS if plan.operation.function == name)
+    shape = (2, 3, 5, width)
+    fields = {plan_class.operation.element_fields["T"]: "f16"}
+    plan = plan_class.select(plan_class.descriptor_type(shape=shape, **fields), preference=BackendKind.REFERENCE)
+    names = [operand.name for operand in plan.operation.operands if operand.dims]
+    arrays = dict.fromkeys(names, np.arange(np.prod(shape)).reshape(shape))
+    arrays[names[0]] = np.arange(np.prod(shape)).reshape(2, 5, 3, width).transpose(0, 2, 1, 3)
+    if repeats:
+        arrays[names[1]] = np.broadcast_to(np.arange(2 * 3 * width).reshape(2, 3, 1, width), shape)
+    assert check(Problem(plan, arrays, {})) == variant
+
+
 def test_more_axes_than_a_kernel_has_are_refused():
     plan_class = next(plan for plan in PLANS if plan.operation.function == "lerp_tensor")
     shape = (2,) * 9

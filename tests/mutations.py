@@ -675,10 +675,17 @@ MUTATIONS = (
     ),
     Mutation(
         "runtime/schedules/elementwise.py",
-        "wanted = found.variant is ROWS and gaps and not repeats and long",
-        "wanted = found.variant is ROWS and gaps and not repeats",
+        "lanes == 8 and extent >= TUNED.broadcast_vectors_least",
+        "lanes == 8",
         where(RUNTIME + "test_elementwise_indices.py", "heads"),
         "short rows of heads are found vector by vector",
+    ),
+    Mutation(
+        "runtime/schedules/elementwise.py",
+        "return repeats or (gaps and not wide)",
+        "return repeats or gaps",
+        where(RUNTIME + "test_elementwise_indices.py", "wide_vectors"),
+        "long rows of which a vector reads many bytes are found vector by vector",
     ),
     Mutation(
         CUDA + "split_moves.cuh",

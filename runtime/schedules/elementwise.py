@@ -142,26 +142,29 @@ class ElementwiseKernels(KernelGeometry):
         return found
 
     def _in_shares(self, found: Geometry, aligned: bool, arrays, axes: list[Axis], full: list[int]) -> Geometry:
-        """The launch `found`, whose threads take shares of rows, or one of `broadcast`.
-
-        That takes less time where inputs repeat or have gaps in rows that are no whole vectors, or whose vectors are
-        short; where rows of whole vectors have gaps and are not short; and where parameters differ between the columns
-        of several tables without gaps, or of short rows with.
-        """
+        """The launch `found`, whose threads take shares of rows, or one of `broadcast`."""
         from skuda.schedules import broadcasts
 
+        alone = self._one_by_one(found.variant is not ROWS, aligned, arrays, axes, full)
+        return (broadcasts.in_broadcast(self, arrays, axes) if alone else None) or found
+
+    def _one_by_one(self, columns: bool, aligned: bool, arrays, axes: list[Axis], full: list[int]) -> bool:
+        """Whether vectors that are found one by one take less time than shares of rows.
+
+        So it is of rows of whole vectors that have gaps and are not short. Of others it is so where inputs repeat or
+        have gaps, but for long rows of which a vector reads many bytes; and where parameters differ between `columns`
+        of several tables without gaps, or of short rows with.
+        """
         lanes, extent = lanes_of(self.operation, self.types, BROADCAST)[0], axes[-1].extent
-        whole = lanes > 4 and aligned and extent % lanes == 0 and self.keep_aligned(arrays, axes[:-1], lanes)
         flat, steps = gapless(axes), [[axis.strides[position] for axis in axes] for position in full]
         repeats, gaps = any([0 in each for each in steps]), any([0 not in each and each != flat for each in steps])
-        if whole:
-            long = lanes == 8 and extent >= TUNED.broadcast_vectors_least
-            wanted = found.variant is ROWS and gaps and not repeats and long
-        elif found.variant is ROWS:
-            wanted = gaps or repeats
-        else:
-            wanted = extent < TUNED.columns_unaligned_least if gaps else len(axes) > 2
-        return (broadcasts.in_broadcast(self, arrays, axes) if wanted else None) or found
+        if lanes > 4 and aligned and extent % lanes == 0 and self.keep_aligned(arrays, axes[:-1], lanes):
+            return gaps and not (columns or repeats) and lanes == 8 and extent >= TUNED.broadcast_vectors_least
+        if columns:
+            return extent < TUNED.columns_unaligned_least if gaps else len(axes) > 2
+        read = [self.bits[arrays[position]] for position in full if arrays[position] < len(self.operation.inputs)]
+        wide = extent >= TUNED.broadcast_most and lanes * sum(read) >= TUNED.broadcast_bits
+        return repeats or (gaps and not wide)
 
     def _in_any_order(self, arrays, axes: list[Axis], full: list[int], parameters: list[int]) -> Geometry:
         """Operands of which some run along another axis than the output, or along none."""

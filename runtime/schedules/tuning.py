@@ -61,6 +61,9 @@ class Launch(Record):
         columns_unaligned_least: elements of rows with gaps between them, from which on it serves.
         broadcast_vectors_least: elements of rows of vectors of eight, with gaps between them, from which on vectors are
             found one by one.
+        broadcast_most: elements of rows with gaps between them, from which on shares of rows are taken.
+        broadcast_bits: bits that a vector reads of all inputs, from which on that is so: its elements are read one by
+            one, and those of neighbouring threads are then far apart.
         straddle: elements of a run, from which on the vectors that straddle two do not count.
         straddle_aligned: the same in aligned vectors, where doing some twice costs less than shifting all.
         tile_bytes: bytes of shared memory of a tile, so that several blocks have room.
@@ -148,6 +151,8 @@ class Launch(Record):
     columns_unaligned_shares: int
     columns_unaligned_least: int
     broadcast_vectors_least: int
+    broadcast_most: int
+    broadcast_bits: int
     straddle: int
     straddle_aligned: int
     tile_bytes: int
@@ -335,6 +340,8 @@ SM_90 = Tuning(  # measured on an H200
     columns_unaligned_shares=32,
     columns_unaligned_least=256,
     broadcast_vectors_least=64,
+    broadcast_most=512,
+    broadcast_bits=512,
     straddle=1024,
     straddle_aligned=4,
     tile_bytes=43 << 10,

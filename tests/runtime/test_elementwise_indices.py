@@ -248,6 +248,27 @@ def test_lines_with_gaps_that_are_no_whole_vectors_are_found_vector_by_vector(na
     assert check(problem).startswith("broadcast") == (gap > 0)
 
 
+WIDE = [
+    ("quantize_per_tensor", "f32", 515, "rows16"), ("quantize_per_tensor", "f32", 509, "broadcast16"),
+    ("quantize_per_tensor", "f16", 515, "broadcast16"), ("gt", "f16", 515, "rows16"), ("neg", "f32", 515, "broadcast4"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name, word, width, variant", WIDE)
+def test_long_rows_of_wide_vectors_are_taken_by_shares(name, word, width, variant):
+    """A vector's elements are read one by one, so that a warp's lie as far apart as a vector is long."""
+    plan_class = next(plan for plan in PLANS if plan.operation.function == name)
+    fields = {plan_class.operation.element_fields["T"]: word}
+    plan = plan_class.select(plan_class.descriptor_type(shape=(3, width), **fields), preference=BackendKind.REFERENCE)
+    outputs = {operand.name for operand in plan.operation.outputs}
+    arrays = {
+        operand.name: np.arange(3 * 2 * width).reshape(3, 2 * width)[:, :width]
+        if operand.name not in outputs else np.arange(3 * width).reshape(3, width)
+        for operand in plan.operation.operands if operand.dims
+    }  # fmt: skip
+    assert check(Problem(plan, arrays, {})) == variant
+
+
 HEADS = [
     ("lerp_tensor", 64, False, "broadcast8"), ("lerp_tensor", 56, False, "rows8"), ("lerp_tensor", 64, True, "rows8"),
     ("quantize_per_tensor", 64, False, "rows16"), ("neg", 64, False, "broadcast8"),

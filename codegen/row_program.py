@@ -9,6 +9,7 @@ from itertools import groupby
 
 from skuda.codegen.cuda import ProgramInCuda
 from skuda.codegen.cuda_printers import CppPrinter, ElementPrinter, OncePrinter, is_costly, makes_random
+from skuda.codegen.intrinsics import RANDOM
 from skuda.codegen.lowering import LOWERINGS, Site
 from skuda.codegen.nodes import CPP, Node
 from skuda.codegen.operators import FUNCTIONS, WRAPPING
@@ -75,6 +76,8 @@ class RowProgram(ProgramInCuda):
         self.struct = f"{self.name}_program"
         self._each = {o.name: o.element for o in row.elements} | dict.fromkeys(row.held.values(), "C")
         self._each |= {value.name: CPP.get(value.kind, "C") for value in row.scanned}
+        parts = frozenset().union(*[node.parts() for node in program.formulas.values()])
+        self._drawn = {part.args[-1].text for part in parts if part.op in RANDOM}  # places of which numbers are drawn
         last = len(row.passes) if row.passes[-1].values else len(row.passes) - 1
         rows = () if self.operation.of_alternative else row.passes[:last]
         self.passes = tuple(self._pass(each, f"Pass{number + 1}") for number, each in enumerate(rows))
@@ -85,7 +88,7 @@ class RowProgram(ProgramInCuda):
     @property
     def element_members(self) -> list[str]:
         """The inputs with an element for each of a row's."""
-        return [f"{self.field(o).type} {o.name}" for o in self.row.elements]
+        return [f"{'DrawnPlace' if o.name in self._drawn else self.field(o).type} {o.name}" for o in self.row.elements]
 
     @property
     def held_members(self) -> list[str]:

@@ -674,6 +674,13 @@ MUTATIONS = (
         "log(1 + e^x) of a large x is taken for that of one below 0",
     ),
     Mutation(
+        CUDA + "random.cuh",
+        "(place < 4 ? low.word(place) : high.word(place - 4))",
+        "low.word(place & 3)",
+        where("tests/host/test_random_on_the_host.py", "beside"),
+        "neighbours whose words begin within a block take its first ones again",
+    ),
+    Mutation(
         "runtime/schedules/elementwise.py",
         "lanes == 8 and extent >= TUNED.broadcast_vectors_least",
         "lanes == 8",

@@ -59,6 +59,18 @@ struct SharedPlace {
   }
 };
 
+// A place for which a random number is drawn: the `lane`-th of neighbours that begin at `first`. So compilers see which of
+// them have words of one block.
+struct DrawnPlace {
+  i64 index, first;
+  i32 lane;
+
+  DrawnPlace() = default;
+  __device__ DrawnPlace(i64 index) : index(index), first(index), lane(0) {}
+  __device__ DrawnPlace(i64 first, i32 lane) : index(first + lane), first(first), lane(lane) {}
+  __device__ operator i64() const { return index; }
+};
+
 // One element as it is stored.
 template <typename S> __device__ __forceinline__ S fetch(const S* from) { return *from; }
 __device__ __forceinline__ Place fetch(const Place* from) { return {i64(u64(from) / sizeof(Place))}; }

@@ -1,6 +1,7 @@
 // Random numbers without a state, by Philox 4x32-10 (Salmon et al. 2011): `reference.random` has the same text in NumPy.
 #pragma once
 #include "elementary.cuh"
+#include "lanes.cuh"
 
 // A block of random words. The key is the seed; the first two words of the counter are the block's number, the other
 // two the offset, lower words first.
@@ -25,6 +26,20 @@ __device__ inline RandomBlock random_block(i64 seed, i64 offset, i64 block) {
 __device__ inline i64 random_bits(i64 seed, i64 offset, i64 index) {
   const i32 at = i32(index & 3);
   return random_block(seed, offset, (index ^ at) >> 2).word(at);
+}
+
+// The same of one of some neighbours, which lie in as few blocks wherever they begin.
+__device__ inline i64 random_bits(i64 seed, i64 offset, const DrawnPlace& at) {
+  const i64 block = (at.first >> 2) + at.lane / 4;
+  const i32 skip = i32(at.first & 3);
+  const RandomBlock low = random_block(seed, offset, block), high = random_block(seed, offset, block + 1);
+  u32 word = 0;
+#pragma unroll
+  for (i32 i = 0; i < 4; ++i) {
+    const i32 place = at.lane % 4 + i;
+    word = skip == i ? (place < 4 ? low.word(place) : high.word(place - 4)) : word;
+  }
+  return word;
 }
 
 // What a neighbour of x in the float type E is made of: x is `whole` steps of 2^unit, and `share` of another one in units
@@ -75,21 +90,22 @@ __device__ inline RandomBlock block_of_pair(i64 seed, i64 offset, i64 index) {
 template <typename C> struct uniform_shares { static constexpr C all = C(0x1p24), each = C(0x1p-24); };
 template <> struct uniform_shares<f64> { static constexpr f64 all = 0x1p53, each = 0x1p-53; };
 __device__ inline u64 two_words(u32 low, u32 high) { return u64(high) << 32 | low; }
-__device__ inline u32 shares_drawn(f32, i64 seed, i64 offset, i64 index) {
-  return u32(random_bits(seed, offset, index)) >> 8;
+template <typename Place> __device__ inline u32 shares_drawn(f32, i64 seed, i64 offset, const Place& at) {
+  return u32(random_bits(seed, offset, at)) >> 8;
 }
-__device__ inline u64 shares_drawn(f64, i64 seed, i64 offset, i64 index) {
+template <typename Place> __device__ inline u64 shares_drawn(f64, i64 seed, i64 offset, const Place& at) {
+  const i64 index = at;
   const RandomBlock block = block_of_pair(seed, offset, index);
   return (index & 1 ? two_words(block.third, block.fourth) : two_words(block.first, block.second)) >> 11;
 }
-template <typename C> __device__ inline C random_uniform(i64 seed, i64 offset, i64 index) {
-  return C(shares_drawn(C(), seed, offset, index)) * uniform_shares<C>::each;
+template <typename C, typename Place> __device__ inline C random_uniform(i64 seed, i64 offset, const Place& at) {
+  return C(shares_drawn(C(), seed, offset, at)) * uniform_shares<C>::each;
 }
 
 // Whether random numbers reach a limit that elements share, asked of their integers: `least` is the first that does.
 template <typename C> struct LeastShare {
   static constexpr bool fast = true;
-  decltype(shares_drawn(C(), 0, 0, 0)) least;
+  decltype(shares_drawn(C(), 0, 0, i64(0))) least;
 
   LeastShare() = default;
   __device__ explicit LeastShare(C s)

@@ -29,22 +29,24 @@ template <typename Values, typename Held> struct MadeApart {
   Held held;
   bool usual;
 };
-template <int FAST, int KNOWN, typename Values, typename Pass, typename Element, typename Held>
-__device__ __noinline__ MadeApart<Values, Held> made_apart(const Pass pass, const Element element, Held held) {
+template <typename P, int FAST, int KNOWN, typename Values, typename Pass, typename Inputs, typename Held>
+__device__ __noinline__ MadeApart<Values, Held> made_apart(const Pass pass, const Inputs inputs, Held held) {
   bool usual = true;
-  const Values values = pass.template of<FAST, KNOWN>(element, held, usual);
+  const Values values = pass.template of<FAST, KNOWN>(element_of<P>(inputs), held, usual);
   return {values, held, usual};
 }
-template <int FAST, int KNOWN, typename Pass, typename Element, typename Held>
-__device__ inline auto made_of_element(const Pass& pass, const Element& element, Held& held, bool& usual) {
-  using Values = decltype(pass.template of<FAST, KNOWN>(element, held, usual));
+// BESIDE: as of `element_in_lane`.
+template <typename P, int FAST, int KNOWN, bool BESIDE, typename Pass, typename Shares, typename Held>
+__device__ inline auto made_in_lane(const Pass& pass, const Shares& shares, int lane, Held& held, bool& usual) {
+  const auto made_of = [&](const auto& element) { return pass.template of<FAST, KNOWN>(element, held, usual); };
   if constexpr (Pass::RANDOM && (Pass::SOMETIMES || !FAST)) {
-    const auto made = made_apart<FAST, KNOWN, Values>(pass, element, held);
+    const auto inputs = inputs_in_lane<P, Pass::READS>(shares, lane);
+    const auto made = made_apart<P, FAST, KNOWN, decltype(made_of(element_of<P>(inputs)))>(pass, inputs, held);
     held = made.held;
     usual &= made.usual;
     return made.values;
   } else {
-    return pass.template of<FAST, KNOWN>(element, held, usual);
+    return made_of(element_in_lane<P, Pass::READS, BESIDE>(shares, lane));
   }
 }
 
@@ -60,7 +62,8 @@ __device__ inline void compute_chunk(
   for (int lane = 0; lane < GROUP; ++lane) {
     Held own;
     if constexpr (S::HOLD && KNOWS) own = held[chunk * GROUP + lane];
-    const auto values = made_of_element<FAST, KNOWN>(pass, element_in_lane<P, Pass::READS>(shares, lane), own, usual);
+    constexpr bool BESIDE = S::MODE != STEPPED && Pass::HELD_FRESH != 0;  // others may draw few numbers, or none
+    const auto values = made_in_lane<P, FAST, KNOWN, BESIDE>(pass, shares, lane, own, usual);
     if constexpr (S::HOLD && Pass::HELD_FRESH != 0 && !AGAIN) held[chunk * GROUP + lane] = own;
     (get<I>(groups).set(lane, get<I>(values), first), ...);
   }

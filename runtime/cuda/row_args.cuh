@@ -164,19 +164,35 @@ template <typename Pass, typename Shared> __device__ inline Pass pass_for(const 
 }
 
 // One element of each input with elements, for a pass that reads those whose bit of READS is set. `shares`: of each of
-// them what has a lane for each of a group's elements.
-template <typename P, u32 READS, int N, typename Shares>
-__device__ inline formula_t<typename P::C, element_in<P, N>> value_in_lane(const Shares& shares, int lane) {
-  if constexpr ((READS >> N & 1) != 0) return formula_t<typename P::C, element_in<P, N>>(get<N>(shares).get(lane));
-  else return formula_t<typename P::C, element_in<P, N>>();
+// them what has a lane for each of a group's elements. BESIDE: which are neighbours in the index space too.
+template <typename P, u32 READS, bool BESIDE, int N, typename Shares>
+__device__ inline auto value_in_lane(const Shares& shares, int lane) {
+  using V = formula_t<typename P::C, element_in<P, N>>;
+  if constexpr ((READS >> N & 1) == 0) return V();
+  else if constexpr (BESIDE && IS_PLACE<element_in<P, N>>) return DrawnPlace(get<N>(shares).get(0), lane);
+  else return V(get<N>(shares).get(lane));
 }
-template <typename P, u32 READS, typename Shares, int... N>
+template <typename P, u32 READS, bool BESIDE, typename Shares, int... N>
 __device__ inline typename P::Element element_in_lane(const Shares& shares, int lane, Seq<N...>) {
-  return {value_in_lane<P, READS, N>(shares, lane)...};
+  return {value_in_lane<P, READS, BESIDE, N>(shares, lane)...};
+}
+template <typename P, u32 READS, bool BESIDE = false, typename Shares>
+__device__ inline typename P::Element element_in_lane(const Shares& shares, int lane) {
+  return element_in_lane<P, READS, BESIDE>(shares, lane, make_seq<operands_of<P>::elements>());
+}
+// The inputs alone, and the element that is made of them.
+template <typename P, u32 READS, typename Shares, int... N>
+__device__ inline auto inputs_in_lane(const Shares& shares, int lane, Seq<N...>) {
+  return Tuple<formula_t<typename P::C, element_in<P, N>>...>{value_in_lane<P, READS, false, N>(shares, lane)...};
 }
 template <typename P, u32 READS, typename Shares>
-__device__ inline typename P::Element element_in_lane(const Shares& shares, int lane) {
-  return element_in_lane<P, READS>(shares, lane, make_seq<operands_of<P>::elements>());
+__device__ inline auto inputs_in_lane(const Shares& shares, int lane) {
+  return inputs_in_lane<P, READS>(shares, lane, make_seq<operands_of<P>::elements>());
+}
+template <typename P, typename Inputs, int... N>
+__device__ inline typename P::Element element_of(const Inputs& inputs, Seq<N...>) { return {get<N>(inputs)...}; }
+template <typename P, typename Inputs> __device__ inline typename P::Element element_of(const Inputs& inputs) {
+  return element_of<P>(inputs, make_seq<operands_of<P>::elements>());
 }
 // Whether the quick forms of a group hold, and which these are. READS: the inputs in `shares`.
 template <typename Pass> constexpr int quick_form = Pass::GROUPED ? FAST_GROUP : FAST_FORM;

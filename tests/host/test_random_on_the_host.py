@@ -1,4 +1,5 @@
-"""Random words as the CPU's C++ compiler makes them of random.cuh: those of NumPy, for keys and counters of 64 bits."""
+"""Random words as the CPU's C++ compiler makes them of random.cuh: those of NumPy, for keys and counters of 64 bits,
+and for neighbours wherever they begin."""
 
 from __future__ import annotations
 
@@ -15,6 +16,10 @@ TEXT = """
 #include "random.cuh"
 extern "C" void bits(i64* value, const i64* seed, const i64* offset, const i64* index, long count) {
   for (long i = 0; i < count; ++i) value[i] = random_bits(seed[i], offset[i], index[i]);
+}
+extern "C" void bits_beside(i64* value, const i64* seed, const i64* offset, const i64* index, long count) {
+  for (long i = 0; i < count; ++i)
+    value[i] = random_bits(seed[i], offset[i], DrawnPlace(index[i] - i % 8, i32(i % 8)));
 }
 """ + "".join(f"""
 extern "C" void {name}_{word}({word}* value, const i64* seed, const i64* offset, const i64* index, long count) {{
@@ -46,7 +51,7 @@ def library(tmp_path_factory):
     return compiled(TEXT, tmp_path_factory.mktemp("random"))
 
 
-CELLS = [("bits", np.int64)]
+CELLS = [("bits", np.int64), ("bits_beside", np.int64)]
 CELLS += [(f"{name}_f32", np.float32) for name in ("random_uniform", "random_normal")]
 CELLS += [(f"{name}_f64", np.float64) for name in ("random_uniform", "random_normal")]
 
@@ -59,7 +64,7 @@ def test_numbers(library, name, C):
     pointers = [ctypes.c_void_p(each.ctypes.data) for each in (value, *arguments)]
     getattr(library, name)(*pointers, ctypes.c_long(20_000))
     stem = name.rpartition("_")[0]
-    expected = random.random_bits(*arguments) if name == "bits" else getattr(random, stem)(*arguments, C)
+    expected = random.random_bits(*arguments) if "bits" in name else getattr(random, stem)(*arguments, C)
     np.testing.assert_array_equal(value.view(np.uint8), expected.view(np.uint8))
 
 

@@ -674,6 +674,13 @@ MUTATIONS = (
         "log(1 + e^x) of a large x is taken for that of one below 0",
     ),
     Mutation(
+        CUDA + "row_args.cuh",
+        "// The inputs alone, and the element that is made of them.",
+        "template <typename P> struct loaded_as {};",
+        where(RUNTIME + "test_compile.py", "together"),
+        "a name means one thing in a header of data and another one in one of rows",
+    ),
+    Mutation(
         CUDA + "random.cuh",
         "(place < 4 ? low.word(place) : high.word(place - 4))",
         "low.word(place & 3)",

@@ -25,10 +25,10 @@ template <> struct narrow_to<Flag> {
 template <> __device__ inline i64 stored<u32, i64>(i64 value) { return u32(value); }
 
 // What kernels load and store an element as.
-template <typename E> struct element_of { using type = E; };
-template <> struct element_of<u32> { using type = Word; };
-template <> struct element_of<bool> { using type = Flag; };
-template <typename E> using element_t = typename element_of<E>::type;
+template <typename E> struct loaded_as { using type = E; };
+template <> struct loaded_as<u32> { using type = Word; };
+template <> struct loaded_as<bool> { using type = Flag; };
+template <typename E> using element_t = typename loaded_as<E>::type;
 
 // Sums, differences, products, negatives and magnitudes.
 template <typename V> __device__ inline V plus(V a, V b) { return a + b; }

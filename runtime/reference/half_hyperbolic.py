@@ -118,7 +118,7 @@ def asinh(x, T: str):
     t = np.abs(x)
     near = np.minimum(t, _C(2.0**40))
     root = np.sqrt(fma32(near, near, _C(1)))
-    value = logarithm_of_normal(fma32(_C(0.5), np.maximum(root, t), _C(0.5) * t), T, -1)
+    value = _logarithm_of_normal(fma32(_C(0.5), np.maximum(root, t), _C(0.5) * t), T, -1)
     return np.copysign(np.where((t > _C(2.0**-7)) & (t < np.inf), value, t), x)
 
 
@@ -173,7 +173,7 @@ def _logarithm_by(x, c: float, by: float, T: str):
     return np.where((x > 0) & (x < np.inf), value, end)
 
 
-def logarithm_of_normal(y, T: str, lift: int = 0):
+def _logarithm_of_normal(y, T: str, lift: int = 0):
     """log(y 2^-lift) of a normal y."""
     above = _above(y, lift)
     return _logarithm_at(above, _rest(above), T)

@@ -172,6 +172,14 @@ def test_headers_are_all_those_of_the_package(monkeypatch):
     assert compiler.headers() == expected | {tuning.HEADER: tuning.header("sm_90")}
 
 
+def test_headers_are_included_together(monkeypatch):
+    """No name has two meanings: a source of some operation may include any of them."""
+    monkeypatch.undo()
+    source = "".join(f'#include "{name}"\n' for name in sorted(compiler.headers()))
+    source += "template <int> __global__ void nothing() {}\n"
+    assert compile_cubin(source, "together.cu", ["nothing<0>"], "sm_90").cubin[:4] == b"\x7fELF"
+
+
 def test_a_source_means_what_it_includes_and_no_more(monkeypatch):
     texts = {"a.cuh": '#include "b.cuh"\n', "b.cuh": "// b", "other.cuh": "// other", "c.cuh": '\n  #include "a.cuh"'}
     monkeypatch.setattr(compiler, "_file", texts.get)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from calls import NOT_IN_F64, NoKernel, near, run, same
+from catalogs import made_catalog
 
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.onnx_intrinsics import LACKING, SAME, Intrinsics
@@ -44,15 +42,8 @@ def catalog(tmp_path_factory):
         lines += [f"  of_{name}:", "    kind: test.intrinsic", f"    doc: Calls {name}.", "    types: {T: [f32, f64]}"]
         lines += ["    inputs:", *(f"      {'abc'[index]}: T[*n]" for index in range(len(row.arguments)))]
         lines += ["    outputs:", f"      output: {output}[*n] = {formula(name)}"]
-    spec = folder / "intrinsics.yaml"
-    spec.write_text("\n".join(lines) + "\n")
-    words = ["-m", "skuda.codegen.cli", "generate", "--spec", spec, "--out", folder / "of_intrinsics"]
-    subprocess.run([sys.executable, *map(str, words)], check=True, capture_output=True)
-    sys.path.insert(0, str(folder))
-    try:
-        yield importlib.import_module("of_intrinsics"), spec
-    finally:
-        sys.path.remove(str(folder))
+    with made_catalog(folder, "of_intrinsics", "\n".join(lines) + "\n") as package:
+        yield package, folder / "ops.yaml"
 
 
 def arguments(name: str, dtype) -> list[np.ndarray]:

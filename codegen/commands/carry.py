@@ -1,7 +1,8 @@
 """`skuda evidence --carry`: what was found of a kernel holds for a source that gives the same machine code.
 
 A run on a GPU keeps the digest of each kernel's machine code. This compiles the kernels whose sources have changed
-since, and compares. For records of runs that kept none, `--from COMMIT` compiles the sources of that commit as well.
+since, and compares. What launches kernels of other operations alone, its stages, holds where these do. For records of
+runs that kept none, `--from COMMIT` compiles the sources of that commit as well.
 """
 
 from __future__ import annotations
@@ -58,13 +59,13 @@ def run(args: argparse.Namespace, catalog: registry.Catalog, records: Records) -
     every = [
         kernel
         for kernel in candidates(catalog.operations)
-        if table.entries(kernel.operation, kernel.types, kernel.variant)
-        and (
+        if (
             named & {kernel.operation.name, kernel.operation.function, kernel.operation.row}
             if named
             else kernel.symbol in covering
         )
     ]
+    own = [kernel for kernel in every if table.entries(kernel.operation, kernel.types, kernel.variant)]
     for record in records.verified:
         gpu = record["gpu"]
         path = records.path("code", gpu).with_suffix(".json")
@@ -75,14 +76,34 @@ def run(args: argparse.Namespace, catalog: registry.Catalog, records: Records) -
         stale = {kernel.symbol: found for kernel in every if (found := changed(records, kernel, gpu)) is not None}
         codes = machine_code.read(path)
         if args.commit is not None:
-            codes |= _codes_of(args.commit, {s: f for s, f in stale.items() if s not in codes}, arch, args.jobs)
-        asked = [kernel for kernel in every if kernel.symbol in stale and kernel.symbol in codes]
+            unknown = [kernel.symbol for kernel in own if kernel.symbol in stale and kernel.symbol not in codes]
+            codes |= _codes_of(args.commit, {symbol: stale[symbol] for symbol in unknown}, arch, args.jobs)
+        asked = [kernel for kernel in own if kernel.symbol in stale and kernel.symbol in codes]
         now = dict(compiled(asked, catalog, arch, args.jobs))
         same = [symbol for symbol, each in now.items() if each == codes[symbol]]
+        lost = [kernel for kernel in own if kernel.symbol not in same and _ran_as_another(records, kernel, gpu)]
+        staged = [kernel for kernel in every if kernel.symbol in stale and kernel not in own]
+        same += [each.symbol for each in staged if not any(_is_stage(kernel, each) for kernel in lost)]
         count = records.carry(catalog, gpu, same, date.today().isoformat()) if same else 0
         machine_code.write(path, arch, codes)
         print(f"{gpu}: of {len(stale)} kernels whose sources have changed {len(asked)} were compared, "
               f"{count} have the machine code that ran")  # fmt: skip
+
+
+def _ran_as_another(records: Records, kernel: Candidate, gpu: str) -> bool:
+    """Whether a kernel ran on a GPU, but not as it is now, whatever others say of it."""
+    ran, now = (
+        any(each.gpu == gpu for each in said(kernel.operation.source, kernel.symbol))
+        for said in (records.findings, records.current)
+    )
+    return ran and not now
+
+
+def _is_stage(kernel: Candidate, whole: Candidate) -> bool:
+    """Whether a kernel is of a stage of what launches kernels of other operations alone, with its element types."""
+    one, other = kernel.operation, whole.operation
+    named = one.analysis.stage and one.name.startswith(f"{other.name}_stage") and one.direction is other.direction
+    return bool(named) and all(whole.types.get(letter, word) == word for letter, word in kernel.types.items())
 
 
 def changed(records: Records, kernel: Candidate, gpu: str) -> Finding | None:

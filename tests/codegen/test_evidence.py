@@ -394,6 +394,33 @@ def test_what_was_found_is_carried_to_the_same_machine_code(catalog, skuda_comma
     assert f"2026-01-02, with source {old[:12]} of the same machine code" in said
 
 
+def test_what_runs_in_stages_is_carried_with_the_kernels_of_these(skuda_command, monkeypatch, tmp_path):
+    """Not where one of them has become another, be it of other element types."""
+    formula = "T[*shape] = x / max(x, over=shape)"
+    spec = f'ops: {{fit: {{inputs: {{x: "T[*shape]"}}, outputs: {{output: "{formula}"}}, backward: none}}}}'
+    with made_catalog(tmp_path, "staged_catalog", spec) as module:
+        monkeypatch.chdir(tmp_path)
+        catalog, records = module.CATALOG, records_of(module.CATALOG)
+        symbols = [kernel.symbol for kernel in coverage.candidates(catalog.operations)]
+        staged = [symbol for symbol in symbols if symbol.endswith("__stages")]
+        parts = [symbol for symbol in symbols if symbol.startswith("fit_stage")]
+        records.merge(catalog, MACHINE, dict.fromkeys(symbols, EQUAL))
+        machine_code.write(
+            records.path("code", "NVIDIA H200").with_suffix(".json"), "sm_90", dict.fromkeys(parts, "0123456789ab")
+        )
+        changed = next(symbol for symbol in parts if "_f16__" in symbol and "bf16" not in symbol)
+        for source in (evidence.package_of(catalog) / "cuda").glob("*.cu"):
+            source.write_text(source.read_text() + "struct unused { int member; };\n")
+        monkeypatch.setattr(
+            carry, "code_of", lambda kernel, *_: "ba9876543210" if kernel.symbol == changed else "0123456789ab"
+        )
+        skuda_command("evidence", "--out", "staged_catalog", "--carry", "fit", "--jobs", "1")
+        records = records_of(catalog)
+        assert records.state("fit.cu", changed) is not State.VERIFIED
+        expected = {each: State.CHANGED if each == "fit_f16__stages" else State.VERIFIED for each in staged}
+        assert len(staged) > 2 and {each: records.state("fit.cu", each) for each in staged} == expected
+
+
 # ---- the share of the copy ----
 
 

@@ -65,7 +65,9 @@ def run(args: argparse.Namespace, catalog: registry.Catalog, records: Records) -
             else kernel.symbol in covering
         )
     ]
-    own = [kernel for kernel in every if table.entries(kernel.operation, kernel.types, kernel.variant)]
+    own, staged = [], []
+    for kernel in every:
+        (own if table.entries(kernel.operation, kernel.types, kernel.variant) else staged).append(kernel)
     for record in records.verified:
         gpu = record["gpu"]
         path = records.path("code", gpu).with_suffix(".json")
@@ -80,23 +82,23 @@ def run(args: argparse.Namespace, catalog: registry.Catalog, records: Records) -
             codes |= _codes_of(args.commit, {symbol: stale[symbol] for symbol in unknown}, arch, args.jobs)
         asked = [kernel for kernel in own if kernel.symbol in stale and kernel.symbol in codes]
         now = dict(compiled(asked, catalog, arch, args.jobs))
-        same = [symbol for symbol, each in now.items() if each == codes[symbol]]
+        same = {symbol for symbol, each in now.items() if each == codes[symbol]}
         lost = [kernel for kernel in own if kernel.symbol not in same and _ran_as_another(records, kernel, gpu)]
-        staged = [kernel for kernel in every if kernel.symbol in stale and kernel not in own]
-        same += [each.symbol for each in staged if not any(_is_stage(kernel, each) for kernel in lost)]
-        count = records.carry(catalog, gpu, same, date.today().isoformat()) if same else 0
+        hold = [
+            each.symbol for each in staged
+            if each.symbol in stale and not any(_is_stage(kernel, each) for kernel in lost)
+        ]  # fmt: skip
+        if same or hold:
+            records.carry(catalog, gpu, [*same, *hold], date.today().isoformat())
         machine_code.write(path, arch, codes)
         print(f"{gpu}: of {len(stale)} kernels whose sources have changed {len(asked)} were compared, "
-              f"{count} have the machine code that ran")  # fmt: skip
+              f"{len(same)} have the machine code that ran; so have the stages of {len(hold)}")  # fmt: skip
 
 
 def _ran_as_another(records: Records, kernel: Candidate, gpu: str) -> bool:
     """Whether a kernel ran on a GPU, but not as it is now, whatever others say of it."""
-    ran, now = (
-        any(each.gpu == gpu for each in said(kernel.operation.source, kernel.symbol))
-        for said in (records.findings, records.current)
-    )
-    return ran and not now
+    asked = kernel.operation.source, kernel.symbol
+    return gpu in {each.gpu for each in records.findings(*asked)} - {each.gpu for each in records.current(*asked)}
 
 
 def _is_stage(kernel: Candidate, whole: Candidate) -> bool:

@@ -17,7 +17,7 @@ class Layout(StrEnum):
     MISALIGNED = "misaligned"  # contiguous, one element after an aligned address; outputs too
     ROW_STRIDED = "row-strided"  # inputs are the left half of the columns of a matrix; outputs are contiguous
     TRANSPOSED = "transposed"  # inputs are transposed views; outputs lie as a call makes them
-    HEADS = "heads"  # of the first input the two axes before the last have changed places in memory
+    HEADS = "heads"  # the first input's two axes before the last have changed places; outputs lie as a call makes them
     OF_ROWS = "with a value a row"  # the last input broadcasts along the last axis; the others are contiguous
     OF_COLUMNS = "with a value a column"  # the last input broadcasts along all axes but the last
 

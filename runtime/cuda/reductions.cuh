@@ -256,7 +256,8 @@ template <typename V> __device__ inline Moments<V> moments_of_whole(const V (&va
   for (int i = 0; i < GROUP; ++i) squares[i] = (distances[i] - offset) * (distances[i] - offset);
   return {V(GROUP), values[0], offset, joined_neighbours<Sum>(squares)};
 }
-// The same of the first `exist` of a group, which are among its first N; `count` divides by their number.
+// The same of the first `exist` of a group, which are among its first N; `count` divides by their number. As that is an
+// integer, remainders are exact, of numbers below 1 too.
 template <int N, typename V>
 __device__ inline Moments<V> moments_of_first(const V (&values)[GROUP], i32 exist, const DivisorFromOne<V>& count) {
   V distances[N], squares[N];

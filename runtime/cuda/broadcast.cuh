@@ -5,8 +5,6 @@
 #include "flat.cuh"
 
 constexpr int BROADCAST_AXES = 4;
-// Blocks, up to which the next kernel may begin early: more of them would write in between the blocks of this one.
-constexpr u32 BROADCAST_SOON = 512;
 
 struct Broadcast {
   i64 length;
@@ -122,7 +120,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) broadcast(const __grid_co
     E::template load<LANES>(in, args, space, at);
     typename E::template OfRuns<BroadcastLanes<LANES>> runs;
     E::each_run(args, [&](const auto& run, auto& own) { own = run.template load<LANES>(space, at); }, runs);
-    if (gridDim.x <= BROADCAST_SOON) let_next_begin();
+    if (gridDim.x <= SOON_BLOCKS) let_next_begin();
     typename E::template OutputLanes<LANES> out;
     bool fast = true;
     if constexpr (E::HAS_RUNS) {

@@ -90,15 +90,15 @@ __device__ inline RandomBlock block_of_pair(i64 seed, i64 offset, i64 index) {
 template <typename C> struct uniform_shares { static constexpr C all = C(0x1p24), each = C(0x1p-24); };
 template <> struct uniform_shares<f64> { static constexpr f64 all = 0x1p53, each = 0x1p-53; };
 __device__ inline u64 two_words(u32 low, u32 high) { return u64(high) << 32 | low; }
-template <typename Place> __device__ inline u32 shares_drawn(f32, i64 seed, i64 offset, const Place& at) {
+template <typename At> __device__ inline u32 shares_drawn(f32, i64 seed, i64 offset, const At& at) {
   return u32(random_bits(seed, offset, at)) >> 8;
 }
-template <typename Place> __device__ inline u64 shares_drawn(f64, i64 seed, i64 offset, const Place& at) {
+template <typename At> __device__ inline u64 shares_drawn(f64, i64 seed, i64 offset, const At& at) {
   const i64 index = at;
   const RandomBlock block = block_of_pair(seed, offset, index);
   return (index & 1 ? two_words(block.third, block.fourth) : two_words(block.first, block.second)) >> 11;
 }
-template <typename C, typename Place> __device__ inline C random_uniform(i64 seed, i64 offset, const Place& at) {
+template <typename C, typename At> __device__ inline C random_uniform(i64 seed, i64 offset, const At& at) {
   return C(shares_drawn(C(), seed, offset, at)) * uniform_shares<C>::each;
 }
 

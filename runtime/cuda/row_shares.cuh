@@ -67,9 +67,6 @@ template <typename P, int LANES> struct RowsShare {
   typename Elementwise<P>::template OutputLanes<LANES> out;
 };
 
-// Blocks, up to which the next kernel may begin early: as BROADCAST_SOON.
-constexpr u32 ROWS_SOON = 512;
-
 // A share that straddles runs, or has unusual shared values: one element at a time.
 template <typename P, int LANES>
 __device__ __noinline__ void rows_general(
@@ -148,7 +145,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) rows(const __grid_constan
             words, in_starts);
       }
     }
-    if (gridDim.x <= ROWS_SOON && base + GROUPS >= i32(shares.depth)) let_next_begin();
+    if (gridDim.x <= SOON_BLOCKS && base + GROUPS >= i32(shares.depth)) let_next_begin();
 
 #pragma unroll
     for (int group = 0; group < GROUPS; ++group) {

@@ -21,14 +21,15 @@ template <int LANES, bool NEIGHBOURS> struct SplitAcross {
     else return rows.row_offset(row, strides);
   }
 };
+// There are fewer than 2^31 teams.
 template <int LANES, bool NEIGHBOURS>
 __device__ inline SplitAcross<LANES, NEIGHBOURS> split_across(const Reduction& rows) {
   const i32 wide = i32(rows.wide), team = i32(rows.team);
-  const i64 block = i64(gridDim.x) - 1 - blockIdx.x;  // the last splits first: the kernel before wrote them last
-  const i64 unit = block * (blockDim.x >> team) + (threadIdx.x >> team);
-  const i64 line = rows.tiles(unit), tile = unit - line * rows.tiles.divisor;
-  const i64 table = rows.splits(line);
-  const auto at = rows.split(line - table * rows.splits.divisor, 1 << (team - wide));
+  const i32 block = i32(gridDim.x - 1 - blockIdx.x);  // the last splits first: the kernel before wrote them last
+  const i32 number = block * i32(blockDim.x >> team) + i32(threadIdx.x >> team);
+  const i32 line = rows.tiles(number);
+  const u32 tile = u32(number - line * i32(rows.tiles.divisor)), table = u32(rows.splits(line));
+  const auto at = rows.split(line - i32(table) * i32(rows.splits.divisor), 1 << (team - wide));
   const i32 accumulator = at.accumulator + i32((threadIdx.x & ((1 << team) - 1)) >> wide);
   const bool exists = table * rows.columns < rows.rows;
   const Beside<LANES, NEIGHBOURS> columns(rows, tile, wide, exists);

@@ -16,7 +16,7 @@ struct SplitAlong {
   __device__ SplitAlong(const Reduction& rows, i64 block) {
     row = rows.splits(block);
     const i32 span = i32(rows.accumulators >> rows.cut);
-    const auto at = rows.split(block - row * rows.splits.divisor, span);
+    const auto at = rows.split(i32(block - row * rows.splits.divisor), span);
     number = at.number, begin = at.begin;
     dealt = i32(blockDim.x) > span;
     size = i32(at.end - at.begin);

@@ -31,8 +31,8 @@ struct Reduction {
     i64 number, begin, end;
     i32 accumulator;
   };
-  __device__ Split split(i64 number, i32 accumulators_of_split) const {
-    const i64 begin = (number >> cut) * segment;
+  __device__ Split split(i32 number, i32 accumulators_of_split) const {
+    const i64 begin = u32(number >> cut) * segment;
     return {number, begin, min(begin + segment, length), i32(number & ((1 << cut) - 1)) * accumulators_of_split};
   }
 
@@ -138,21 +138,22 @@ enum { COLUMNS_APART, COLUMNS_IN_VECTORS, COLUMNS_SHIFTED };
 template <int LANES, bool NEIGHBOURS> struct Beside {
   static constexpr int STEP = NEIGHBOURS ? 1 : 32;
   i64 first;
-  i32 left;    // columns after the first
+  i32 left;    // columns of the tile after the first
   i32 count;   // how many of its columns exist
   i32 thread;  // of those beside each other
   i32 width;   // columns of the tile
   i64 begin;   // of the tile
 
   // exists: whether there is such a tile; else it is one that there is, and none of its columns are the thread's.
-  __device__ Beside(const Reduction& rows, i64 tile, i32 wide, bool exists) {
+  __device__ Beside(const Reduction& rows, u32 tile, i32 wide, bool exists) {
     thread = threadIdx.x & ((1 << wide) - 1);
     width = LANES << wide;
-    begin = tile * width;
-    const i64 wanted = begin + thread * (NEIGHBOURS ? LANES : 1);
-    first = wanted < rows.columns ? wanted : rows.columns - (NEIGHBOURS ? LANES : 1);
-    left = i32(min(rows.columns - 1 - first, i64(width)));
-    count = !exists || wanted >= rows.columns ? 0 : min(left / STEP + 1, LANES);
+    begin = i64(u64(tile) * u32(width));
+    const i32 room = i32(min(rows.columns - begin, i64(width))), wanted = thread * (NEIGHBOURS ? LANES : 1);
+    const i32 before = wanted < room ? wanted : room - (NEIGHBOURS ? LANES : 1);
+    first = begin + u32(before);
+    left = room - 1 - before;
+    count = !exists || wanted >= room ? 0 : min(left / STEP + 1, LANES);
   }
   __device__ i32 step(int lane) const { return min(lane * STEP, left); }
   // How far a column of the tile lies from the first of the thread's; of one beyond the edge, the table's last column.

@@ -25,6 +25,7 @@ from skuda.schedules.row_variants import FINISH, across_lanes, row_variants, spl
 from skuda.schedules.variant import TUNED, RowMode
 
 _WARP = 32
+_MOST_ROWS = 1 << 31  # whose tiles and splits kernels that take several rows a thread count in 32 bits
 _MOST_STEP = 1 << 31  # bytes along a row that kernels which take several rows a thread count in 32 bits
 _TOGETHER = 128  # threads of a block of several teams, at most
 _SPANS = tuple([span for span in (256, 128, 64, 32) if span <= TUNED.split_threads])
@@ -168,7 +169,7 @@ class SplitReductionKernels(ReducedRows):
             whole = self.on_vectors(layouts, arrays, full, [*kept[:-1], *along], self.lanes, kept[-1].extent)
             mode = RowMode.WHOLE if whole else RowMode.UNIT
             threads = self.count // self.lanes * self.accumulators * self.segments
-            many = threads >= self.few and not self._lone and len(along) == 1
+            many = threads >= self.few and not self._lone and len(along) == 1 and self.count < _MOST_ROWS
             least = self.lanes if whole or self.shifted else _WARP * self.apart // 2
             many = many and kept[-1].extent >= least
             steps = zip(along[-1].strides, arrays, strict=True)

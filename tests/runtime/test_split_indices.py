@@ -213,6 +213,20 @@ def test_what_a_block_takes_along_rows(kept, reduced, grid, block, finishes):
     assert (geometry.grid, geometry.block, geometry.finish is not None) == (grid, block, finishes)
 
 
+def geometry_of_tables(tables: int, rows: int, columns: int):
+    """That of sums over the axis in the middle."""
+    from skuda.generated import SumDescriptor, SumPlan
+
+    descriptor = SumDescriptor(kept=(tables, columns), reduced=(rows,))
+    plan = SumPlan.select(descriptor, preference=BackendKind.REFERENCE)
+    x = np.lib.stride_tricks.as_strided(
+        np.zeros(1, np.int64), (tables, rows, columns), (8 * rows * columns, 8 * columns, 8)
+    )
+    total = np.lib.stride_tricks.as_strided(np.zeros(1, np.int64), (tables, columns), (8 * columns, 8))
+    views = [view_over(x.transpose(0, 2, 1), np.dtype("f4")), view_over(total, np.dtype("f4"))]
+    return plan._kernels.split.geometry(layouts(plan, views))
+
+
 @pytest.mark.parametrize(
     ("tables", "rows", "columns", "grid", "block"),
     [
@@ -223,17 +237,18 @@ def test_what_a_block_takes_along_rows(kept, reduced, grid, block, finishes):
     ],
 )  # fmt: skip
 def test_narrow_tables_share_a_block(tables, rows, columns, grid, block):
-    from skuda.generated import SumDescriptor, SumPlan
-
-    descriptor = SumDescriptor(kept=(tables, columns), reduced=(rows,))
-    plan = SumPlan.select(descriptor, preference=BackendKind.REFERENCE)
-    x = np.lib.stride_tricks.as_strided(
-        np.zeros(1, np.int64), (tables, rows, columns), (8 * rows * columns, 8 * columns, 8)
-    )
-    total = np.lib.stride_tricks.as_strided(np.zeros(1, np.int64), (tables, columns), (8 * columns, 8))
-    views = [view_over(x.transpose(0, 2, 1), np.dtype("f4")), view_over(total, np.dtype("f4"))]
-    geometry = plan._kernels.split.geometry(layouts(plan, views))
+    geometry = geometry_of_tables(tables, rows, columns)
     assert (geometry.grid, geometry.block) == (grid, block)
+
+
+@pytest.mark.parametrize("columns", [4, 100])
+def test_teams_are_counted_in_32_bits(columns):
+    """Of more rows than that a thread takes one, so that teams are few again."""
+    for tables in (1 << 20, (1 << 35) // columns):
+        geometry = geometry_of_tables(tables, 2, columns)
+        model = IndexModel(geometry)
+        assert (model.rows < 1 << 31) == (geometry.variant.lanes > 1)
+        assert geometry.grid * (geometry.block >> model.team) < 1 << 31
 
 
 @pytest.mark.parametrize(

@@ -427,6 +427,27 @@ MUTATIONS = (
         "a group is loaded twice and the one after it never",
     ),
     Mutation(
+        CUDA + "split_across.cuh",
+        "for (; number & 1; number >>= 1, kept +=",
+        "for (; number & 1; number >>= 2, kept +=",
+        moves("splits across tables"),
+        "of a thread's four accumulators the first two are not joined with the others",
+    ),
+    Mutation(
+        CUDA + "split_across.cuh",
+        "kept[lane] = totals[lane];\n    totals[lane].clear();",
+        "kept[lane] = totals[lane];",
+        moves("splits across tables"),
+        "an accumulator goes on with the one before it",
+    ),
+    Mutation(
+        "runtime/schedules/split_reduction.py",
+        "accumulators=cut.accumulators, turns=turns, cut=pieces, each=cut.each.bit_length() - 1,",
+        "accumulators=cut.accumulators, turns=turns, cut=pieces, each=0,",
+        where("tests/runtime/test_split_indices.py", "parts_join or reached_once"),
+        "a thread that has several accumulators takes the first alone",
+    ),
+    Mutation(
         CUDA + "split_group.cuh",
         "found[lane].count = typename P::C(exist);",
         "found[lane].count = typename P::C(GROUP);",

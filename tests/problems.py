@@ -129,6 +129,7 @@ class Call:
         if split is not None:
             split.dealt = 32  # so that some calls have more blocks
             split.enough = 1  # so that teams share blocks
+            split.left = 0 if split.length % 2 else 1 << 40  # so that threads take several accumulators, and one each
         if self.staged:
             plan.much = plan.long = 0
         elif self.large:
@@ -294,9 +295,9 @@ def _lengths_of_stripes(operation: Operation, variant: StripeVariant) -> list[tu
 
 def _lengths_of_splits(operation: Operation) -> list[tuple]:
     """Sizes of rows that several blocks take, several rows beside each other among them."""
-    many = {True: ((2053,), (9008,), (70003,), (66, 9), (100,), (300,), (520,), (50,), ()),
+    many = {True: ((2053,), (99,), (301,), (9008,), (70003,), (66, 9), (100,), (300,), (520,), (50,), ()),
             False: ((3,), (67,), (72,), (2, 3, 24), (264,), ())}
-    single = {True: (2053, 9008, 70003, 99, 100, 300, 520, 50), False: (3, 67, 72, 264)}
+    single = {True: (2053, 99, 301, 9008, 70003, 100, 300, 520, 50), False: (3, 67, 72, 264)}
     along = operation.along
     choices = [(many if dim.many else single)[dim.name in along] for dim in operation.dims]
     several = [index for index, dim in enumerate(operation.dims) if dim.name in along][:-1]
@@ -387,7 +388,8 @@ def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
         elif split and registry.entry_of(sku).operation.repacked:  # of each layout other sizes
             found = list(reaching)[5 * SPLIT_LAYOUTS.index(how) :][:1]
         else:
-            found = list(islice(reaching, 2 if stripes else 1 if split else most - len(chosen)))
+            of_each = 2 if stripes else 3 if how == "permuted" else 1  # rows across of any number of accumulators
+            found = list(islice(reaching, of_each if split else most - len(chosen)))
         chosen += [(call.sizes, tuple(at for _, at in call.layouts)) for call in found]
     return tuple(chosen)
 

@@ -1,5 +1,5 @@
-// A split reduction by threads across rows: each takes LANES rows, and one accumulator of each. LIE: how these lie beside
-// each other (split_moves.cuh).
+// A split reduction by threads across rows: each takes LANES rows, and one accumulator or a few of each. LIE: how these
+// lie beside each other (split_moves.cuh).
 #pragma once
 #include "split_group.cuh"
 #include "split_tuning.cuh"
@@ -10,7 +10,7 @@ template <int LANES, bool NEIGHBOURS> struct SplitAcross {
   i32 wide, team;          // threads beside each other, and those of a team, as powers of two
   i64 table, tile;         // rows lie beside each other in tables; a tile of one is a team's
   i64 number, begin, end;  // the split, and its segment
-  i32 accumulator;         // the thread's
+  i32 accumulator;         // the thread's, or the first of them
   Beside<LANES, NEIGHBOURS> columns;
   i64 row;                 // the first of the thread's
   TableColumn at;          // the same
@@ -30,11 +30,12 @@ __device__ inline SplitAcross<LANES, NEIGHBOURS> split_across(const Reduction& r
   const i32 line = rows.tiles(number);
   const u32 tile = u32(number - line * i32(rows.tiles.divisor)), table = u32(rows.splits(line));
   const auto at = rows.split(line - i32(table) * i32(rows.splits.divisor), 1 << (team - wide));
-  const i32 accumulator = at.accumulator + i32((threadIdx.x & ((1 << team) - 1)) >> wide);
+  const i32 place = at.accumulator + i32((threadIdx.x & ((1 << team) - 1)) >> wide);
   const bool exists = table * rows.columns < rows.rows;
   const Beside<LANES, NEIGHBOURS> columns(rows, tile, wide, exists);
   const TableColumn first = {exists ? table : 0, columns.first};
-  return {wide, team, table, tile, at.number, at.begin, at.end, accumulator, columns, rows.row_at(first), first};
+  return {wide, team, table, tile, at.number, at.begin, at.end, place << i32(rows.each), columns, rows.row_at(first),
+          first};
 }
 
 // An input with elements for each row, as a thread loads a group of it for all of its rows.
@@ -162,6 +163,22 @@ __device__ inline void take_groups(
   }
 }
 
+// Joins the accumulator of that number with those before it that a thread has taken, as threads join theirs: neighbours
+// first. What waits for a later one is `kept`: blocks of half as many threads as there may be have room for two.
+template <typename P, int LANES>
+__device__ inline void join_own(Accumulator<P> (&totals)[LANES], i32 number, bool last, Accumulator<P>* kept) {
+#pragma unroll 1
+  for (; number & 1; number >>= 1, kept += SPLIT_THREADS / 2 * LANES)
+#pragma unroll
+    for (int lane = 0; lane < LANES; ++lane) totals[lane] = Accumulator<P>::of(kept[lane], totals[lane]);
+  if (last) return;
+#pragma unroll
+  for (int lane = 0; lane < LANES; ++lane) {
+    kept[lane] = totals[lane];
+    totals[lane].clear();
+  }
+}
+
 template <typename P, int LANES, int LIE>
 __global__ void __launch_bounds__(SPLIT_THREADS, blocks_across<P, LANES, LIE != COLUMNS_APART>())
     across(const __grid_constant__ ReduceArgs<P> args) {
@@ -188,35 +205,41 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_across<P, LANES, LIE != 
 #pragma unroll
   for (int lane = 0; lane < LANES; ++lane) totals[lane].clear();
   const i64 apart = i64(rows.accumulators) * GROUP;
-  const i64 begin = split.begin + i64(split.accumulator) * GROUP;
   typename Operands::Groups groups[TURNS];
   const auto load = [&](int turn, i64 first) {
     operands.load(groups[turn], args, split, first);
     if constexpr (asks_ahead<P, LANES, LIE>()) operands.ask(args, split, first + TURNS * apart);
   };
-  if constexpr (IN_TURN) {
-#pragma unroll
-    for (int turn = 0; turn < TURNS; ++turn) load(turn, begin + turn * apart);
-  }
-  i64 start = begin;
+  const i32 several = !in_slabs<P> && SplitTraits<P>::ordered ? i32(rows.each) : 0;
+  i64 begin = split.begin + i64(split.accumulator) * GROUP;
 #pragma unroll 1
-  for (i32 left = i32(rows.turns); left > 0 && start < split.end; left -= TURNS, start += TURNS * apart) {
-    if constexpr (!IN_TURN) {
+  for (i32 own = 0; own >> several == 0; ++own, begin += GROUP) {
+    if constexpr (IN_TURN) {
 #pragma unroll
-      for (int turn = 0; turn < TURNS; ++turn) load(turn, start + turn * apart);
+      for (int turn = 0; turn < TURNS; ++turn) load(turn, begin + turn * apart);
     }
+    i64 start = begin;
+#pragma unroll 1
+    for (i32 left = i32(rows.turns); left > 0 && start < split.end; left -= TURNS, start += TURNS * apart) {
+      if constexpr (!IN_TURN) {
 #pragma unroll
-    for (int turn = 0; turn < TURNS; ++turn) {
-      const i64 first = start + turn * apart;
-      if (turn > 0 && first >= split.end) break;
-      take_groups<P, LANES, LIE>(totals, args, passes, operands, groups[turn], split, first);
-      if constexpr (IN_TURN) load(turn, first + TURNS * apart);
+        for (int turn = 0; turn < TURNS; ++turn) load(turn, start + turn * apart);
+      }
+#pragma unroll
+      for (int turn = 0; turn < TURNS; ++turn) {
+        const i64 first = start + turn * apart;
+        if (turn > 0 && first >= split.end) break;
+        take_groups<P, LANES, LIE>(totals, args, passes, operands, groups[turn], split, first);
+        if constexpr (IN_TURN) load(turn, first + TURNS * apart);
+      }
     }
+    if (several > 0) join_own<P>(totals, own, own + 1 >> several, scratch + threadIdx.x * LANES);
   }
   let_next_begin();
   const i32 team = 1 << split.team, width = LANES << split.wide, warps = max(team / 32, 1);
   const bool alone = split.team == split.wide;  // no threads below each other: a team is a warp's, or a part of one
   if (!alone) {
+    if (several > 0) __syncthreads();  // what threads kept lies there
     join_warps<LANES>(totals, split.wide, team, scratch);
   } else if constexpr (LANES == 1) {
     if (split.columns.count > 0) keep_total<P>(args, split.row, split.number, totals[0]);

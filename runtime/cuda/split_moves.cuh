@@ -19,6 +19,7 @@ struct Reduction {
   i64 accumulators;  // of a segment
   i64 turns;    // groups that an accumulator takes, at most
   i64 cut;      // splits to a segment, as a power of two
+  i64 each;     // accumulators that a thread takes one after the other, as a power of two
   i64 wide;     // threads of a block beside each other, as a power of two
   i64 team;     // threads of a block that have a split of a tile, as a power of two
   Divide splits;  // of a row

@@ -100,7 +100,8 @@ APART = _struct("Apart", "of")
 ROWS_APART = _struct("RowsApart", "rows", "length")
 ROW_SPACE = _struct("RowSpace", "rows", "length", "block_axis", "last_length", Member("outer", OUTER))
 REDUCTION = _struct(
-    "Reduction", "rows", "length", "columns", "segment", "accumulators", "turns", "cut", "wide", "team",
+    "Reduction", "rows", "length", "columns", "segment", "accumulators", "turns", "cut", "each", "wide",
+    "team",
     Member("splits", DIVIDE), Member("tiles", DIVIDE), "finish_wide", "finish_each",
     Member("kept", OUTER), Member("along", OUTER),
 )  # fmt: skip

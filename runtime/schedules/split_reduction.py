@@ -27,6 +27,7 @@ from skuda.schedules.variant import TUNED, RowMode
 _WARP = 32
 _MOST_ROWS = 1 << 31  # whose tiles and splits kernels that take several rows a thread count in 32 bits
 _MOST_STEP = 1 << 31  # bytes along a row that kernels which take several rows a thread count in 32 bits
+_APART_EACH = 2  # accumulators of a thread whose columns lie apart, at most: 32 such threads lie beside each other
 _TOGETHER = 128  # threads of a block of several teams, at most
 _SPANS = tuple([span for span in (256, 128, 64, 32) if span <= TUNED.split_threads])
 _SIZES = {"C": 0, "i64": 8, "bool": 1}
@@ -42,12 +43,19 @@ class Cut(Record):
         accumulators: of a segment.
         span: how many of these a split takes.
         splits: of a row.
+        each: how many of these a thread across rows takes, one after the other.
     """
 
     segment: int
     accumulators: int
     span: int
     splits: int
+    each: int = 1
+
+    @property
+    def places(self) -> int:
+        """Threads that have a split of a row."""
+        return self.span // self.each
 
 
 class SplitReductionKernels(ReducedRows):
@@ -56,12 +64,14 @@ class SplitReductionKernels(ReducedRows):
     Attributes:
         busy: threads that keep a GPU busy: rows of so many, one block each, are not taken apart; shorter ones never.
         few: threads across rows: where there were fewer, each takes one column instead of a vector.
+        left: threads across rows that are to be left where each takes several accumulators.
         enough: blocks across rows, of which so many are to be left where teams share them.
         dealt: blocks of 32 accumulators along rows; where there are no more, as many warps share an accumulator.
     """
 
     busy = TUNED.split_busy_threads
     few = TUNED.split_few_threads
+    left = TUNED.split_each_threads
     enough = 2 * TUNED.split_blocks
     dealt = TUNED.split_dealt_blocks
 
@@ -82,24 +92,44 @@ class SplitReductionKernels(ReducedRows):
         vector = self.lanes * max(bits for bits, full in zip(self.bits, self.full, strict=True) if full) // 8
         # log2 of the vectors that are so many bytes
         self._wide = max(3, min(5, (TUNED.split_line_bytes // vector - 1).bit_length()))
-        lines = -(-self.count // (self.lanes << self._wide)) * self.segments
+        self._lines = -(-self.count // (self.lanes << self._wide)) * self.segments
         self._lone = (  # few short rows across: a block takes all of each, and no kernel joins splits
             TUNED.split_places < self.accumulators <= TUNED.split_lone_places
             and self.count * self.length <= TUNED.split_lone_elements
         )
-        places = self.accumulators if self._lone else TUNED.split_places
-        self._across = self._of_slabs(places) if self.in_slabs else self._cut((places,), lines)
-        if not any(each.how in _ADDED for each in operation.analysis.split):
-            self._across = self._one_after_another(self._across, lines)
+        hows = [each.how for each in operation.analysis.split]
+        self._added, self._dear = any(how in _ADDED for how in hows), "logsumexp" in hows
         self._alone = self.segments == 1 and self.accumulators <= TUNED.split_threads  # a block takes a row
         spans = (self.accumulators,) if self._alone else _SPANS
-        self._along = self._across if self.in_slabs else self._cut(spans, self.count * self.segments)
-        self.workspace = max(map(self._bytes, (self._across, self._along)))
+        across = [self._across(most) for most in (TUNED.split_each, _APART_EACH)]
+        self._along = across[0] if self.in_slabs else self._cut(spans, self.count * self.segments)
+        self.workspace = max(map(self._bytes, (*across, self._along)))
 
-    def _cut(self, spans: Sequence[int], lines: int) -> Cut:
+    def _across(self, most: int = TUNED.split_each) -> Cut:
+        """How rows are cut that lie beside each other, of which a thread takes so many accumulators at most."""
+        places = self.accumulators if self._lone else TUNED.split_places
+        if self.in_slabs:
+            return self._of_slabs(places)
+        each = self._each(places, most)
+        cut = self._cut((places * each,), self._lines, each)
+        return cut if self._added else self._one_after_another(cut, self._lines)
+
+    def _each(self, places: int, most: int) -> int:
+        """As many as leave enough threads; fewer are enough where no splits are left that a kernel would join. Of long
+        rows several only where joins are dear."""
+        each = min(most, self.accumulators)
+        while each > 1:
+            threads = self.count // self.lanes * (self.accumulators // each)
+            whole = places * each >= self.accumulators
+            if (whole or self._dear) and threads >= self.left // (2 if whole and places < self.accumulators else 1):
+                return each
+            each //= 2
+        return 1
+
+    def _cut(self, spans: Sequence[int], lines: int, each: int = 1) -> Cut:
         """Splits in the order of every sum; as many as leave enough blocks."""
         span = self._span([span for span in spans if span <= self.accumulators] or [self.accumulators], lines)
-        return Cut(SEGMENT, self.accumulators, span, self.segments * (self.accumulators // span))
+        return Cut(SEGMENT, self.accumulators, span, self.segments * (self.accumulators // span), each)
 
     def _of_slabs(self, places: int) -> Cut:
         """Splits of slabs beside each other, one a thread; of so many at most."""
@@ -117,11 +147,11 @@ class SplitReductionKernels(ReducedRows):
         """At most as many splits, each a segment of its own; of few columns more, while all blocks run at once."""
         groups = -(-self.length // GROUP)
         splits, tiles = cut.splits, lines // self.segments
-        while 1 < splits < groups // cut.span and 2 * splits * tiles <= TUNED.split_few_blocks:
+        while 1 < splits < groups // cut.places and 2 * splits * tiles <= TUNED.split_few_blocks:
             splits *= 2
-        turns = max(1, -(-groups // (splits * cut.span)))
-        segment = turns * cut.span * GROUP
-        return Cut(segment, cut.span, cut.span, max(1, -(-self.length // segment)))
+        turns = max(1, -(-groups // (splits * cut.places)))
+        segment = turns * cut.places * GROUP
+        return Cut(segment, cut.places, cut.places, max(1, -(-self.length // segment)))
 
     def _bytes(self, cut: Cut) -> int:
         """What the splits of all rows take in the workspace."""
@@ -222,12 +252,13 @@ class SplitReductionKernels(ReducedRows):
         shares = -(-columns // lanes)
         beside = mode is RowMode.UNIT and not self.shifted  # of each of a thread's columns, a warp's are neighbours
         wide = 5 if beside else min(5 if mode is RowMode.STEPPED else self._wide, (shares - 1).bit_length())
-        cut, tables = self._across, self.count // columns
-        wide = min(wide, (TUNED.split_threads // cut.span).bit_length() - 1)
+        cut, tables = self._across(_APART_EACH) if beside else self._across(), self.count // columns
+        most = TUNED.split_threads // (2 if cut.each > 2 else 1)  # threads, which keep up to two values each
+        wide = min(wide, (most // cut.places).bit_length() - 1)
         few = TUNED.split_lone_blocks if self._lone else TUNED.split_few_blocks
         while not beside and wide > 2 and tables * -(-shares >> wide) * cut.splits < few:
             wide -= 1
-        threads = cut.span << wide
+        threads = cut.places << wide
         while threads < _WARP and shares > 1 << wide:
             wide, threads = wide + 1, threads * 2
         tiles = -(-shares >> wide)
@@ -257,8 +288,8 @@ class SplitReductionKernels(ReducedRows):
         pieces = max(1, cut.accumulators // cut.span).bit_length() - 1
         head = abi.REDUCTION.pack(
             rows=self.count, length=self.length, columns=columns, segment=cut.segment,
-            accumulators=cut.accumulators, turns=turns, cut=pieces, wide=wide, team=team, splits=divide_slots(splits),
-            tiles=divide_slots(tiles), finish_wide=finish_wide,
+            accumulators=cut.accumulators, turns=turns, cut=pieces, each=cut.each.bit_length() - 1, wide=wide,
+            team=team, splits=divide_slots(splits), tiles=divide_slots(tiles), finish_wide=finish_wide,
             finish_each=finish_each, kept=outer_of([axis.extent for axis in kept]),
             along=outer_of([axis.extent for axis in along]),
         )  # fmt: skip

@@ -66,7 +66,7 @@ class StripeKernels(ReducedRows):
         stripes = self._stripes(variant, columns)
         head = abi.REDUCTION.pack(
             rows=self.count, length=self.length, columns=columns, segment=SEGMENT, accumulators=self._accumulators,
-            turns=self._turns, cut=0, wide=wide, team=0, splits=divide_slots(1), tiles=divide_slots(stripes),
+            turns=self._turns, cut=0, each=0, wide=wide, team=0, splits=divide_slots(1), tiles=divide_slots(stripes),
             finish_wide=0, finish_each=1, kept=outer_of([axis.extent for axis in kept]),
             along=outer_of([axis.extent for axis in along]),
         )  # fmt: skip

@@ -99,6 +99,8 @@ class Launch(Record):
         split_few_threads: threads across rows; where there are fewer, each takes one column instead of a vector.
         split_dealt_blocks: blocks of a warp along rows; where there are no more, several warps share its turns.
         split_places: positions that a block across rows takes, one a thread.
+        split_each: accumulators that a thread across rows takes one after the other, at most.
+        split_each_threads: threads that are to be left then.
         split_lone_places: positions that it takes of few short rows, at most, so that it takes all.
         split_lone_elements: elements of all rows, up to which rows are few.
         split_lone_blocks: as split_few_blocks, of such rows.
@@ -187,6 +189,8 @@ class Launch(Record):
     split_few_threads: int
     split_dealt_blocks: int
     split_places: int
+    split_each: int
+    split_each_threads: int
     split_lone_places: int
     split_lone_elements: int
     split_lone_blocks: int
@@ -405,6 +409,8 @@ SM_90 = Tuning(  # measured on an H200
     split_few_threads=1 << 14,
     split_dealt_blocks=128,
     split_places=8,
+    split_each=4,
+    split_each_threads=1 << 17,
     split_lone_places=32,
     split_lone_elements=5 << 18,
     split_lone_blocks=66,

@@ -38,7 +38,7 @@ class IndexModel:
     def __init__(self, geometry, in_slabs: bool = False):
         self.geometry = geometry
         slots = Slots(geometry.head)
-        names = "rows length columns segment accumulators turns cut wide team".split()
+        names = "rows length columns segment accumulators turns cut each wide team".split()
         self.__dict__.update({name: slots.one() for name in names})
         self.splits, self.tiles = slots.divide(), slots.divide()
         self.finish_wide, self.finish_each = slots.one(), slots.one()
@@ -73,7 +73,8 @@ class IndexModel:
                     neighbours = self.geometry.variant.mode is RowMode.WHOLE or self.geometry.variant.shifted
                     column = tile * (lanes << self.wide) + (beside * lanes + lane if neighbours else beside + 32 * lane)
                     if column < self.columns:
-                        yield split, table * self.columns + column, [accumulator]
+                        several = range(accumulator << self.each, accumulator + 1 << self.each)
+                        yield split, table * self.columns + column, [*several]
 
     def elements(self, split: int, accumulator: int):
         """Those of an accumulator, turn by turn."""
@@ -134,6 +135,7 @@ def test_every_element_is_reached_once_and_in_its_row(plan_class):
         ]
         plan._kernels.split.few = rng.choice([0, 0, plan._kernels.split.few])
         plan._kernels.split.enough = rng.choice([1, plan._kernels.split.enough])
+        plan._kernels.split.left = rng.choice([0, 1, plan._kernels.split.left])
         try:
             geometry = plan._geometry(views)
         except Unsupported:
@@ -177,7 +179,7 @@ def test_parts_join_to_the_sum_of_the_reference(kept, reduced, last):
     x = np.random.default_rng(kept).normal(0, 1, (kept, reduced)).astype(np.float32)
     x = x if last == "reduced" else np.asfortranarray(x)
     addresses = np.arange(x.size).reshape(x.shape, order="C" if last == "reduced" else "F")
-    plan._kernels.split.few = 0
+    plan._kernels.split.few = plan._kernels.split.left = 0
     geometry = plan._geometry([view_over(addresses, x.dtype), view_over(np.arange(kept), x.dtype)])
     assert isinstance(geometry.variant, SplitVariant)
     got = np.array(summed(IndexModel(geometry), x))
@@ -233,7 +235,8 @@ def geometry_of_tables(tables: int, rows: int, columns: int):
         (262144, 8, 8, 4096, 128),  # two threads to a table of one group each: 64 tables to a block
         (65536, 2, 127, 16384, 128),  # 32 threads to a table
         (65536, 1, 127, 16256, 128),  # one table: rows of one element are neighbours anyhow
-        (16384, 64, 64, 8192, 128), (4096, 300, 8, 2048, 64), (7, 100, 8, 7, 32), (1, 64, 4096, 512, 32),
+        (16384, 64, 64, 2048, 128),  # a thread takes all four accumulators of a column
+        (4096, 300, 8, 2048, 32), (7, 100, 8, 7, 32), (1, 64, 4096, 512, 32),
     ],
 )  # fmt: skip
 def test_narrow_tables_share_a_block(tables, rows, columns, grid, block):
@@ -270,9 +273,9 @@ def test_the_finishing_kernel_has_threads_for_all_parts():
         for reduced in (70_000, 1 << 20, 1 << 26, 1 << 31):
             plan = SumPlan.select(SumDescriptor(kept=(kept,), reduced=(reduced,)), preference=BackendKind.REFERENCE)
             kernels = plan._kernels.split
-            for cut in (kernels._along, kernels._across):
+            for cut in (kernels._along, kernels._across()):
                 geometry = kernels._launch(None, [], [], [], kept, cut, 0, 1, 1, cut.span)
-                wide, each = geometry.head[17:19]
+                wide, each = geometry.head[18:20]
                 blocks, threads = geometry.finish
                 assert threads % 32 == 0 and threads <= 256 and blocks << wide >= kept
                 assert (threads >> wide) * each >= cut.splits and each & (each - 1) == 0
@@ -293,7 +296,7 @@ def test_there_is_room_for_all_parts(function):
                 plan_class.descriptor_type(kept=kept, reduced=(length,)), preference=BackendKind.REFERENCE
             )
             kernels = getattr(plan._kernels, "split", None) or plan._kernels
-            for cut in (kernels._along, kernels._across):
+            for cut in (kernels._along, kernels._across()):
                 rows = 3 if kept else 1
                 room = cut.splits * rows if kept else -(-cut.splits // GROUP) * GROUP
                 assert cut.splits == 1 or kernels.workspace >= room * PARTS[function]

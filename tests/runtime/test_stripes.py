@@ -39,7 +39,7 @@ class IndexModel:
     def __init__(self, geometry, lanes: int):
         self.geometry, self.lanes = geometry, lanes
         slots = Slots(geometry.head)
-        names = "rows length columns segment accumulators turns cut wide team".split()
+        names = "rows length columns segment accumulators turns cut each wide team".split()
         self.__dict__.update({name: slots.one() for name in names})
         self.splits, self.tiles = slots.divide(), slots.divide()
         slots.one(), slots.one()

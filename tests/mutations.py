@@ -436,7 +436,7 @@ MUTATIONS = (
     Mutation(
         CUDA + "split_across.cuh",
         "kept[lane] = totals[lane];\n    totals[lane].clear();",
-        "kept[lane] = totals[lane];",
+        "kept[lane] = totals[lane];\n",
         moves("splits across tables"),
         "an accumulator goes on with the one before it",
     ),

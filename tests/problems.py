@@ -308,7 +308,7 @@ def _lengths_of_splits(operation: Operation) -> list[tuple]:
 def _lengths_of_rows(operation: Operation, variant) -> list[tuple]:
     """Sizes at which rows are as long as a schedule holds, or a little shorter; those of blocks at the end."""
     if isinstance(variant, ClusterVariant):  # of one segment and of several, the last one short
-        lengths, blocked = (24_584, 40_008, 65_544, 131_336), (100_016, 164_088)
+        lengths, blocked = (24_584, 40_008, 65_544, 131_336, 16_392), (100_016, 164_088)
         if variant.blocks > PORTABLE_CLUSTER:  # rows that fewer blocks hold, but one to a multiprocessor
             lengths, blocked = (40_008, 65_544, 131_336, 262_664, 460_040), (164_088, 294_984, 480_072)
         if variant.mode is RowMode.UNIT:  # the last share is shorter, and rows begin anywhere; blocks of codes are even

@@ -152,7 +152,7 @@ template <int LANES, bool NEIGHBOURS> struct Beside {
     begin = i64(u64(tile) * u32(width));
     const i32 room = i32(min(rows.columns - begin, i64(width))), wanted = thread * (NEIGHBOURS ? LANES : 1);
     const i32 before = wanted < room ? wanted : room - (NEIGHBOURS ? LANES : 1);
-    first = begin + u32(before);
+    first = begin + before;  // which may be before the tile: of bytes a vector is shifted into place
     left = room - 1 - before;
     count = !exists || wanted >= room ? 0 : min(left / STEP + 1, LANES);
   }

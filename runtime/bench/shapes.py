@@ -108,7 +108,7 @@ _REDUCED_ROWS = (*_SHORT, ODD, LARGE, BATCH, Shape((256, 262144)))
 _SCANNED = (*_SHORT, ODD, LARGE, MISALIGNED, ONE_ROW, DECODE, Shape((256, 262144)))
 _GROUPED = (ODD, LARGE, MISALIGNED, Shape((8192, 11008)), DECODE, BATCH)
 _COLUMNS = (ODD, LARGE)
-_FEW_TERMS = Shape((8, 1 << 22))  # of which each column is a sum
+_FEW_TERMS = Shape((8, 1 << 22)), Shape((32, 1 << 20))  # of which each column is a sum
 _TENSORS = (Shape((4096, 4096)), ODD, LARGE, MISALIGNED, DECODE)
 # Rows as wide as those of language models, of a training step, of one that decodes, one more than a model's width, and
 # the vocabulary of GPT-2, which is odd.
@@ -158,7 +158,7 @@ def reducing(operation: Operation) -> Iterator[tuple[Shape, dict[str, int]]]:
         if _takes_rows(operation):
             found += [(shape, {}) for shape in (_SCANNED if scans else _ROWS if full else _REDUCED_ROWS)]
         if (movable and (scans or not full)) or space[-1].name not in names:
-            columns = _COLUMNS[-1:] if scans else (*_COLUMNS, _FEW_TERMS) if movable else _COLUMNS
+            columns = _COLUMNS[-1:] if scans else (*_COLUMNS, *_FEW_TERMS) if movable else _COLUMNS
             found += [(shape, {"axis": 0} if movable else {}) for shape in columns]
         if movable and (scans or not full):
             found.append((FLAT, {}))

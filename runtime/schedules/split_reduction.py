@@ -27,6 +27,7 @@ from skuda.schedules.variant import TUNED, RowMode
 _WARP = 32
 _MOST_ROWS = 1 << 31  # whose tiles and splits kernels that take several rows a thread count in 32 bits
 _MOST_STEP = 1 << 31  # bytes along a row that kernels which take several rows a thread count in 32 bits
+_SHORT_TURNS = 2  # groups of an accumulator of short rows, at most
 _APART_EACH = 2  # accumulators of a thread whose columns lie apart, at most: 32 such threads lie beside each other
 _TOGETHER = 128  # threads of a block of several teams, at most
 _SPANS = tuple([span for span in (256, 128, 64, 32) if span <= TUNED.split_threads])
@@ -98,7 +99,10 @@ class SplitReductionKernels(ReducedRows):
             and self.count * self.length <= TUNED.split_lone_elements
         )
         hows = [each.how for each in operation.analysis.split]
-        self._added, self._dear = any(how in _ADDED for how in hows), "logsumexp" in hows
+        self._added = any(how in _ADDED for how in hows)
+        writes = any(output.dims == operation.space for output in operation.outputs)
+        # sums of exponentials, whose joins are dear; one sum beside rows that are written
+        self._long = TUNED.split_each if "logsumexp" in hows else 2 if writes and len(hows) == 1 else 1
         self._alone = self.segments == 1 and self.accumulators <= TUNED.split_threads  # a block takes a row
         spans = (self.accumulators,) if self._alone else _SPANS
         across = [self._across(most) for most in (TUNED.split_each, _APART_EACH)]
@@ -115,13 +119,15 @@ class SplitReductionKernels(ReducedRows):
         return cut if self._added else self._one_after_another(cut, self._lines)
 
     def _each(self, places: int, most: int) -> int:
-        """As many as leave enough threads; fewer are enough where no splits are left that a kernel would join. Of long
-        rows several only where joins are dear."""
-        each = min(most, self.accumulators)
+        """How many: of short rows as many as leave enough threads, of longer ones `_long` at most. Half as many threads
+        are enough where each accumulator has one group, and where no splits are left, which a kernel would join."""
+        each = 1 if self._lone else min(most, self.accumulators)
         while each > 1:
             threads = self.count // self.lanes * (self.accumulators // each)
-            whole = places * each >= self.accumulators
-            if (whole or self._dear) and threads >= self.left // (2 if whole and places < self.accumulators else 1):
+            whole = places < self.accumulators <= places * each
+            short = self.accumulators <= places and self._turns <= _SHORT_TURNS
+            few = whole or (short and self._turns == 1)
+            if (whole or short or each <= self._long) and threads >= self.left // (2 if few else 1):
                 return each
             each //= 2
         return 1

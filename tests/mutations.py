@@ -427,6 +427,20 @@ MUTATIONS = (
         "a group is loaded twice and the one after it never",
     ),
     Mutation(
+        "runtime/cpu/workers.py",
+        "others = self._cpus - {here}",
+        "others = self._cpus",
+        where("tests/cpu/test_kernels_on_the_cpu.py", "kept_off"),
+        "threads may be woken on the CPU of the one that wakes them",
+    ),
+    Mutation(
+        "runtime/cpu/workers.py",
+        "if here < 0 or not others or wanted == self._kept:",
+        "if here < 0 or not others:",
+        where("tests/cpu/test_kernels_on_the_cpu.py", "kept_off"),
+        "each call asks the system again",
+    ),
+    Mutation(
         CUDA + "split_across.cuh",
         "for (; number & 1; number >>= 1, kept +=",
         "for (; number & 1; number >>= 2, kept +=",

@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional
 
 import skuda
-from skuda.cpu import kernels, library
+from skuda.cpu import library, workers
 from skuda.errors import Unsupported
 from skuda.plans import plan, selection
 
@@ -81,7 +81,7 @@ def measure(side: int = SIDE, rounds: int = ROUNDS) -> dict[str, Any]:
     """
     if library.compiler() is None:
         raise Unsupported("skuda bench --cpu: kernels on the CPU need a C++ compiler (g++, or what CXX names)")
-    torch.set_num_threads(kernels.threads())
+    torch.set_num_threads(workers.threads())
     rows = []
     for name, (copied, ours, theirs) in calls(side).items():
         callers = {"ours": ours, "torch": theirs, "copy": copied.clone}
@@ -93,7 +93,7 @@ def measure(side: int = SIDE, rounds: int = ROUNDS) -> dict[str, Any]:
                     times[caller].append(took)
         rows.append({"name": name, **{caller: statistics.median(found) for caller, found in times.items()}})
         rows[-1]["reference"] = _by_reference(ours)
-    machine = {"cpu": _cpu(), "threads": kernels.threads(), "torch": torch.__version__, "compiler": library.version()}
+    machine = {"cpu": _cpu(), "threads": workers.threads(), "torch": torch.__version__, "compiler": library.version()}
     return {"machine": machine, "side": side, "rows": rows}
 
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
-from itertools import count
+from functools import partial
 from math import prod
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from skuda.arrays.libraries import library_named
 from skuda.arrays.views import CPU, View
-from skuda.cpu import library
+from skuda.cpu import library, workers
 from skuda.cpu.source import PIECE
 from skuda.errors import Unsupported
 from skuda.model.operation import Operation
@@ -100,40 +97,15 @@ def starting(launches: Sequence[Launch], elements: int) -> dict[str, Any]:
 
 def _share(elements: int, function: library.Kernel, arguments: int, units: int) -> None:
     """Some units of work, by one thread or by all: by the time of the first ones this one knows whether the others are
-    worth waking. It takes shares too, and does not wait for those that come when none is left."""
+    worth waking."""
     first = max(1, units * ALONE // elements) if elements > ALONE else units
-    if first >= units or threads() == 1:
+    if first >= units or workers.threads() == 1:
         return function(arguments, 0, units)
     begun = perf_counter()
     function(arguments, 0, first)
     left = units - first
     if (perf_counter() - begun) * left < WAKE * first:
         return function(arguments, first, units)
-    shares = min(left, threads() * SHARES)
-    numbers = count()
-
-    def work() -> None:
-        while (share := next(numbers)) < shares:
-            function(arguments, first + left * share // shares, first + left * (share + 1) // shares)
-
-    others = [_pool().submit(work) for _ in range(min(shares, threads()) - 1)]
-    work()
-    for each in others:
-        if not each.cancel():
-            each.result()
-
-
-@cache
-def threads() -> int:
-    """How many CPUs the process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
-
-
-@cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads(), "skuda")
-
-
-if hasattr(os, "register_at_fork"):  # a child has none of its parent's threads
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+    shares = min(left, workers.threads() * SHARES)
+    starts = [first + left * share // shares for share in range(shares + 1)]
+    workers.run(lambda share: function(arguments, starts[share], starts[share + 1]), shares)

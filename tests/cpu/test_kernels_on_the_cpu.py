@@ -13,7 +13,7 @@ import pytest
 import skuda
 from cpu.runs import faults
 from skuda import generated
-from skuda.cpu import kernels, library
+from skuda.cpu import library, workers
 from skuda.errors import Unsupported
 from skuda.launch import cubin_cache, registry
 from skuda.model.dtypes import DTYPES
@@ -162,15 +162,44 @@ def test_numpy_goes_on_without_a_compiler(calls, monkeypatch):
 
 
 def test_threads_share_what_is_much(monkeypatch):
-    monkeypatch.setattr(kernels, "threads", lambda: 3)
-    kernels._pool.cache_clear()
+    monkeypatch.setattr(workers, "threads", lambda: 3)
+    workers._pool.cache_clear()
     x = rows(1100, 131)
     try:
         found, expected = both(monkeypatch, lambda: skuda.layer_norm(x, x[0], x[1]))
     finally:
-        kernels._pool.cache_clear()
+        workers._pool.cache_clear()
         selection.forget()
     assert found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.skipif(workers.threads() < 2 or workers._cpu() < 0, reason="one CPU, or a system that does not tell which")
+def test_threads_are_kept_off_the_cpu_of_the_one_that_wakes_them(monkeypatch):
+    mine = os.sched_getaffinity(0)
+    with workers.Workers() as pool:
+        pool.submit(int).result()
+        (native,) = pool._native
+        for here in sorted(mine)[:2]:
+            monkeypatch.setattr(workers, "_cpu", lambda here=here: here)
+            pool.keep_off()
+            assert os.sched_getaffinity(native) == mine - {here}
+        monkeypatch.setattr(os, "sched_setaffinity", None)  # what is so already is not asked for again
+        pool.keep_off()
+        monkeypatch.setattr(workers, "_cpu", lambda: -1)
+        pool.keep_off()
+        assert os.sched_getaffinity(native) == mine - {here}
+    assert os.sched_getaffinity(0) == mine
+
+
+def test_threads_go_on_where_a_system_lets_none_choose(monkeypatch):
+    def refuse(*_):
+        raise PermissionError("not permitted")
+
+    monkeypatch.setattr(os, "sched_setaffinity", refuse, raising=False)
+    with workers.Workers() as pool:
+        assert pool.submit(int).result() == 0
+        pool.keep_off()
+        assert pool.submit(int).result() == 0
 
 
 def test_a_call_of_several_kernels(calls, monkeypatch):

@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import skuda
 from skuda.arrays import libraries
-from skuda.cpu import kernels, library
+from skuda.cpu import kernels, library, workers
 from skuda.errors import InvalidProblem
 from skuda.launch.fast_path import fast_path_of
 from skuda.model.sku import BackendKind
@@ -267,7 +267,7 @@ def test_one_thread_alone_or_all(compiled, monkeypatch, shape):
     found = []
     for wake in (0.0, 1e9):
         monkeypatch.setattr(kernels, "WAKE", wake)
-        monkeypatch.setattr(kernels, "threads", lambda: 3)
+        monkeypatch.setattr(workers, "threads", lambda: 3)
         found.append((skuda.tanh(x).tobytes(), skuda.softmax(x).tobytes()))
     assert found[0] == found[1]
 

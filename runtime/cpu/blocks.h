@@ -59,6 +59,12 @@ template <> inline void narrow_all<f16, f32>(f16* to, const f32* values, int cou
 }
 #endif
 
+// Asks for the memory that lies ahead of some elements.
+template <typename S> inline void ask_ahead(const S* from, int count) {
+  const char* const later = reinterpret_cast<const char*>(from + count) + AHEAD;
+  for (int i = 0; i < count * int(sizeof(S)); i += 64) __builtin_prefetch(later + i);
+}
+
 // Elements from `first` on as a formula takes them.
 template <typename E, typename V> inline void load_block(V* __restrict to, const Line<E>& line, i64 first, int count) {
   if constexpr (IS_PLACE<E>) {
@@ -71,8 +77,7 @@ template <typename E, typename V> inline void load_block(V* __restrict to, const
     }
   } else if (line.step == 1) {
     const storage_t<E>* const from = line.data + line.offset + first;
-    const char* const later = reinterpret_cast<const char*>(from + count) + AHEAD;
-    for (int i = 0; i < count * int(sizeof *from); i += 64) __builtin_prefetch(later + i);
+    ask_ahead(from, count);
     widen_all<E>(to, from, count);
   } else if (line.step == 0) {
     const V value = V(widen(line.data[line.offset]));

@@ -59,8 +59,11 @@ template <typename P, typename Pass, int... I> struct RunPass<P, Pass, Seq<I...>
     const auto& line = get<N>(row.lines.in);
     auto& maker = get<K>(makers);
     if constexpr (same<storage_t<element_in<P, N>>, V>)
-      if (some == BLOCK && line.along->axes <= 1 && line.along->of[INNER - 1] == 1)
-        return maker.add_whole(line.data + line.offset + first, first, accumulators);
+      if (some == BLOCK && line.along->axes <= 1 && line.along->of[INNER - 1] == 1) {
+        const V* const from = line.data + line.offset + first;
+        ask_ahead(from, BLOCK);
+        return maker.add_whole(from, first, accumulators);
+      }
     V values[BLOCK];
     line.load(values, first, some);
     maker.add(values, first, some, accumulators);

@@ -212,6 +212,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_across<P, LANES, LIE != 
   };
   const i32 several = !in_slabs<P> && SplitTraits<P>::ordered ? i32(rows.each) : 0;
   i64 begin = split.begin + i64(split.accumulator) * GROUP;
+  // One of the thread's accumulators after the other: there are `1 << several`.
 #pragma unroll 1
   for (i32 own = 0; own >> several == 0; ++own, begin += GROUP) {
     if constexpr (IN_TURN) {

@@ -427,6 +427,20 @@ MUTATIONS = (
         "a group is loaded twice and the one after it never",
     ),
     Mutation(
+        "runtime/cpu/parts.h",
+        "if (own.total.count < PART_SEGMENTS) fold(own.total);",
+        "if (own.total.count < PART_SEGMENTS) whole.add(own.total.waiting[0]);",
+        where("tests/cpu/test_kernels_on_the_cpu.py", "row[f4-sum]"),
+        "of the last part of a row only the last segments count",
+    ),
+    Mutation(
+        "runtime/cpu/parts.h",
+        "if (*at) forget(at);",
+        "if (*at) return *at;",
+        where("tests/cpu/test_kernels_on_the_cpu.py", "interrupted"),
+        "a call goes on with what an interrupted one has left",
+    ),
+    Mutation(
         "runtime/cpu/workers.py",
         "others = self._cpus - {here}",
         "others = self._cpus",

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from skuda.arrays.libraries import library_named
 from skuda.arrays.views import CPU, View
 from skuda.cpu import library, workers
-from skuda.cpu.source import PIECE
+from skuda.cpu.source import FEW_ROWS, PART_SEGMENTS, PIECE
 from skuda.errors import Unsupported
 from skuda.model.operation import Operation
+from skuda.model.sum_order import SEGMENT
 from skuda.schedules import strided
 from skuda.schedules.axes import index_space
 from skuda.schedules.elementwise import ElementwiseKernels
@@ -49,7 +50,7 @@ class CpuElementwise(ElementwiseKernels):
 
 
 class CpuRows(RowKernels):
-    """Rows, each by one thread."""
+    """Rows, each by one thread, or few long ones in parts."""
 
     def __init__(self, operation, types, sizes):
         super().__init__(operation, types, sizes)
@@ -59,8 +60,12 @@ class CpuRows(RowKernels):
         if self.packed and (reason := self.bytes_shared()):
             raise Unsupported(f"{self.operation.class_name}Plan: {reason}")
         arrays, operands, rows = self.found_in(layouts)
-        variant = CPU_SCANS if self.operation.analysis.scans else CPU_ROWS
-        return Geometry(variant, rows.count, rows.head, self.strides_of(operands, arrays, rows))
+        strides = self.strides_of(operands, arrays, rows)
+        if self.operation.analysis.scans:
+            return Geometry(CPU_SCANS, rows.count, rows.head, strides)
+        count, length = rows.head[:2]
+        parts = -(-length // (PART_SEGMENTS * SEGMENT)) if count <= FEW_ROWS else 1
+        return Geometry(CPU_ROWS, rows.count * max(1, parts), rows.head, strides)
 
 
 def kernels_of(operation: Operation, types, sizes) -> KernelGeometry:

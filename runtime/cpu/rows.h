@@ -86,8 +86,27 @@ template <typename P, typename Pass, int... I> struct RunPass<P, Pass, Seq<I...>
     (store<I>(room, rows + begin, count, first, some), ...);
   }
 
-  static void run(RowState<P>* rows, int count, int accumulators) {
+  static Room& own_room() {
     static thread_local const std::unique_ptr<Room> room(new Room);
+    return *room;
+  }
+  // Some segments of a row: what its makers have then.
+  static const Makers& run_part(RowState<P>& row, i64 begin, i64 end, int accumulators) {
+    Room& room = own_room();
+    Makers& makers = room.makers[0];
+    const Pass pass = pass_for<Pass>(row.shared);
+    (get<I>(makers).begin(row.shared, row.length), ...);
+    for (i64 start = begin; start < end; start += SEGMENT) {
+      (get<I>(makers).begin_segment(accumulators), ...);
+      for (i64 first = start; first < min(end, start + SEGMENT); first += BLOCK)
+        run_block(room, &pass, &row, 0, 1, first, int(min(i64(BLOCK), end - first)), accumulators);
+      (get<I>(makers).end_segment(accumulators), ...);
+    }
+    return makers;
+  }
+
+  static void run(RowState<P>* rows, int count, int accumulators) {
+    Room* const room = &own_room();
     Makers* const makers = room->makers;
     Pass passes[TOGETHER];
     i64 longest = 0;
@@ -175,9 +194,20 @@ template <typename P, int... N> inline bool lie_apart(const RowArgs<P>& args, Se
   return (lies_apart<P, N>(args) || ... || false);
 }
 
+// A row before its first pass.
+template <typename P> inline void begin_row(const RowArgs<P>& args, RowState<P>& state, i64 row) {
+  state.at = args.rows.position(row);
+  state.length = args.rows.length_of(state.at);
+  state.lines.set(args, state.at);
+  state.shared = shared_at_start<P>(args, state.at, typename P::C(state.length));
+  pick_all<P>(args, state.shared, state.length, [&](auto n) {
+    const auto& line = get<n>(state.lines.in);
+    return at<element_in<P, n>>(line.data, line.offset);
+  });
+}
+
 // Rows `begin` to `end`.
-template <typename P> void cpu_rows(const void* arguments, i64 begin, i64 end) {
-  const auto& args = *static_cast<const RowArgs<P>*>(arguments);
+template <typename P> void run_whole_rows(const RowArgs<P>& args, i64 begin, i64 end) {
   using Held = typename P::Held;
   const int accumulators = accumulators_of(args.rows.length);
   const bool hold = P::COSTLY > 0, apart = lie_apart(args, make_seq<operands_of<P>::elements>());
@@ -189,16 +219,8 @@ template <typename P> void cpu_rows(const void* arguments, i64 begin, i64 end) {
   for (i64 first = begin; first < end; first += together) {
     const int count = int(min(i64(together), end - first));
     for (int row = 0; row < count; ++row) {
-      RowState<P>& state = states[row];
-      state.at = args.rows.position(first + row);
-      state.length = args.rows.length_of(state.at);
-      state.lines.set(args, state.at);
-      state.shared = shared_at_start<P>(args, state.at, typename P::C(state.length));
-      pick_all<P>(args, state.shared, state.length, [&](auto n) {
-        const auto& line = get<n>(state.lines.in);
-        return at<element_in<P, n>>(line.data, line.offset);
-      });
-      state.held = held.get() + row * of_row;
+      begin_row(args, states[row], first + row);
+      states[row].held = held.get() + row * of_row;
     }
     using First = make_seq<passes_of<P>::size - 1>;
     using Outputs = make_seq<operands_of<P>::outputs>;

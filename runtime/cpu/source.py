@@ -15,6 +15,8 @@ from skuda.launch import compiler
 from skuda.schedules.table import ON_CPU, SCHEDULES
 
 PIECE = 1 << 14  # elements of a line that are one unit of an elementwise program's work; even: pairs stay together
+FEW_ROWS = 8  # of which threads take parts, where they are long
+PART_SEGMENTS = 4  # of a part; a power of two
 
 _FOLDER = Path(__file__).parent
 _INCLUDE = re.compile(r'#include "(\w+\.(?:cuh|h))"')
@@ -66,7 +68,8 @@ def text_of(source: str, entry: str) -> str:
         entry: a schedule of the CPU with its program, as in `cpu_rows<softmax_program<f32>>`.
     """
     header = ON_CPU[entry.partition("<")[0]].header
-    head = f'#include "device.h"\nconstexpr long long PIECE = {PIECE};\n#include "{header}"\n'
+    numbers = f"PIECE = {PIECE}, FEW_ROWS = {FEW_ROWS}, PART_SEGMENTS = {PART_SEGMENTS}"
+    head = f'#include "device.h"\nconstexpr long long {numbers};\n#include "{header}"\n'
     whole = _inlined(head + source, _OF_SCHEDULES - {"strided.cuh"})
     whole = for_vectors(called(whole)).replace("-fused(", "negative_fused(")
     whole = _UNROLLED.sub("#pragma GCC unroll 16", whole)

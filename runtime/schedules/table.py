@@ -206,7 +206,7 @@ ON_CPU = {
     row.kernel: row
     for row in (
         Schedule("cpu_elementwise", "any strides", "elementwise.h", "cpu", abi.STRIDED_ARGUMENTS),
-        Schedule("cpu_rows", "programs with reductions", "rows.h", "cpu", abi.ROW_ARGUMENTS),
+        Schedule("cpu_rows", "programs with reductions", "parts.h", "cpu", abi.ROW_ARGUMENTS),
         Schedule("cpu_scans", "programs with scans", "scans.h", "cpu", abi.ROW_ARGUMENTS),
     )
 }

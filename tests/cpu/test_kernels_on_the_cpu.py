@@ -13,11 +13,13 @@ import pytest
 import skuda
 from cpu.runs import faults
 from skuda import generated
-from skuda.cpu import library, workers
+from skuda.cpu import kernels, library, workers
+from skuda.cpu.source import PART_SEGMENTS
 from skuda.errors import Unsupported
 from skuda.launch import cubin_cache, registry
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
+from skuda.model.sum_order import SEGMENT
 from skuda.plans import plan, selection
 
 SKUS = [sku for sku in registry.skus() if sku.backend is BackendKind.CPU]
@@ -171,6 +173,70 @@ def test_threads_share_what_is_much(monkeypatch):
         workers._pool.cache_clear()
         selection.forget()
     assert found.tobytes() == expected.tobytes()
+
+
+PART = PART_SEGMENTS * SEGMENT
+REDUCTIONS = (
+    "sum", "prod", "mean", "var", "std", "amax", "amin", "argmax", "argmin", "logsumexp", "norm1", "norm2", "any",
+    "all", "count_nonzero", "observe_absmax_per_tensor", "observe_min_max_per_tensor",
+)  # fmt: skip
+
+
+@pytest.fixture
+def shared(monkeypatch):
+    """Work is shared by three threads, however little it is."""
+    monkeypatch.setattr(workers, "threads", lambda: 3)
+    monkeypatch.setattr(kernels, "WAKE", 0.0)
+    workers._pool.cache_clear()
+    yield
+    workers._pool.cache_clear()
+    selection.forget()
+
+
+@pytest.mark.turns(3)
+@pytest.mark.parametrize("function", REDUCTIONS)
+@pytest.mark.parametrize("element", ["f4", "f8", "f2"])
+def test_parts_of_few_long_rows_join_in_the_order_of_the_row(shared, monkeypatch, function, element):
+    observed = {"observe_absmax_per_tensor": 1, "observe_min_max_per_tensor": 2}.get(function, 0)
+    axis = {} if observed else {"axis": -1}
+    before = [np.zeros((), np.float64 if element == "f8" else np.float32)] * observed
+    for count, length in ((1, 2 * PART), (3, PART + 5), (2, 5 * PART - 70_001)):
+        x = rows(count, length).astype(element)
+        if element == "f2":
+            x[-1, -3] = np.inf
+        found, expected = both(monkeypatch, lambda x=x: getattr(skuda, function)(x, *before, **axis))
+        pairs = zip(found, expected, strict=True) if isinstance(found, tuple) else [(found, expected)]
+        for one, other in pairs:
+            assert one.tobytes() == other.tobytes(), (count, length)
+        monkeypatch.undo()
+        monkeypatch.setattr(workers, "threads", lambda: 3)
+        monkeypatch.setattr(kernels, "WAKE", 0.0)
+
+
+def test_rows_that_do_not_come_apart_are_whole(shared, monkeypatch):
+    x = rows(2, PART + 100)
+    beside = np.asfortranarray(x)
+    for call in (lambda: skuda.sum(beside, axis=-1), lambda: skuda.softmax(x)):
+        found, expected = both(monkeypatch, call)
+        assert found.tobytes() == expected.tobytes()
+        monkeypatch.undo()
+
+
+def test_a_call_that_was_interrupted_leaves_nothing_to_the_next(shared, monkeypatch):
+    x = rows(3 * PART)
+    expected = skuda.sum(x).tobytes()
+
+    def interrupt(work, shares):
+        work(shares - 1)
+        raise KeyboardInterrupt
+
+    run = workers.run
+    for _ in range(3):
+        monkeypatch.setattr(workers, "run", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            skuda.sum(x)
+        monkeypatch.setattr(workers, "run", run)
+        assert skuda.sum(x).tobytes() == expected
 
 
 @pytest.mark.skipif(workers.threads() < 2 or workers._cpu() < 0, reason="one CPU, or a system that does not tell which")

@@ -6,11 +6,11 @@
 constexpr i64 PART_ELEMENTS = PART_SEGMENTS * SEGMENT;  // a power of two: so a part is a tree of its own
 
 // Whether a program makes a row a value in one pass, and nothing of its elements.
-template <typename P, typename... Make> constexpr bool only_reduces(List<Make...>) { return (Make::reduces && ...); }
+template <typename... Make> constexpr bool only_reduces(List<Make...>) { return (Make::reduces && ...); }
 template <typename P> constexpr bool comes_apart = false;
 template <typename P> requires requires { typename P::SplitPass; }
 constexpr bool comes_apart<P> = !in_slabs<P> && !P::BLOCKS && passes_of<P>::size == 2 && same<last_pass<P>, EmptyPass> &&
-    only_reduces<P>(typename type_at<passes_of<P>, 0>::Makes()) && !type_at<passes_of<P>, 0>::REPEATS;
+    only_reduces(typename type_at<passes_of<P>, 0>::Makes()) && !type_at<passes_of<P>, 0>::REPEATS;
 
 // What a part has found of a reduction.
 template <typename M> struct PartOf {
@@ -114,7 +114,8 @@ template <typename P, int... I> struct RowParts<P, Seq<I...>> {
   }
 };
 
-// Units `begin` to `end`: rows, or parts of few long ones. Where these do not come apart, the first part is the row.
+// Units `begin` to `end`: rows, or parts of few long ones, as kernels.py counts them. Where these do not come apart, the
+// first part is the row.
 template <typename P> void cpu_rows(const void* arguments, i64 begin, i64 end) {
   const auto& args = *static_cast<const RowArgs<P>*>(arguments);
   const i64 each = args.rows.rows > FEW_ROWS ? 1 : max(i64(1), (args.rows.length + PART_ELEMENTS - 1) / PART_ELEMENTS);

@@ -31,10 +31,12 @@ def run(work: Callable[[int], None], shares: int) -> None:
     pool = _pool()
     pool.keep_off()
     others = [pool.submit(take) for _ in range(min(shares, threads()) - 1)]
-    take()
-    for each in others:
-        if not each.cancel():
-            each.result()
+    try:
+        take()
+    finally:  # what is interrupted ends first: its arguments are the next call's
+        for each in others:
+            if not each.cancel():
+                each.result()
 
 
 class Workers(ThreadPoolExecutor):
@@ -75,15 +77,15 @@ def _affinity() -> frozenset[int]:
 
 
 @cache
-def _which() -> Callable[[], int] | None:
+def _sched_getcpu() -> Callable[[], int] | None:
     """The C library's function that tells a thread's CPU."""
     return getattr(ctypes.CDLL(None), "sched_getcpu", None) if hasattr(os, "sched_setaffinity") else None
 
 
 def _cpu() -> int:
     """The CPU that this thread runs on; below 0 where the system does not tell."""
-    which = _which()
-    return which() if which else -1
+    asked = _sched_getcpu()
+    return asked() if asked else -1
 
 
 @cache

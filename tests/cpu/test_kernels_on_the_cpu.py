@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -237,6 +239,22 @@ def test_a_call_that_was_interrupted_leaves_nothing_to_the_next(shared, monkeypa
             skuda.sum(x)
         monkeypatch.setattr(workers, "run", run)
         assert skuda.sum(x).tobytes() == expected
+
+
+def test_other_threads_end_before_an_interrupt_goes_on(shared):
+    here, begun, done = threading.get_ident(), threading.Event(), threading.Event()
+
+    def work(share):
+        if threading.get_ident() == here:
+            begun.wait(10)
+            raise KeyboardInterrupt
+        begun.set()
+        time.sleep(0.05)
+        done.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        workers.run(work, 2)
+    assert done.is_set()
 
 
 @pytest.mark.skipif(workers.threads() < 2 or workers._cpu() < 0, reason="one CPU, or a system that does not tell which")

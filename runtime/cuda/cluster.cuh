@@ -161,6 +161,11 @@ __device__ inline i32 kept(i32 value) {
 // 16-byte words that a share takes.
 template <typename E> constexpr int share_words = (int(sizeof(Lanes<E, GROUP>)) + 15) / 16;
 
+template <typename V, int COUNT> __device__ inline void set_words(V& lanes, const u32 (&words)[COUNT]) {
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) reinterpret_cast<u32*>(lanes.data)[i] = words[i];
+}
+
 // One input or value there: a share's words from FIRST on. They lie so that lanes which read their own shares meet in
 // no bank.
 template <typename E, int FIRST, int BYTES, int BLOCKS> struct ShareBuffer {
@@ -184,8 +189,8 @@ template <typename E, int FIRST, int BYTES, int BLOCKS> struct ShareBuffer {
   static __device__ i32 word_at(i32 word) { return word_place<words>(word) * width; }
   __device__ u8* at(i32 bytes) const { return block + bytes + FIRST * 16 * 32; }
   // A word of this lane's share: the words of a share differ in bits that are the same in all chunks.
-  __device__ W& word(i32 chunk, int i) const {
-    return *reinterpret_cast<W*>(at((own + chunk * chunk_bytes) ^ i * width));
+  __device__ W& word(i32 chunk, int turn, int i) const {
+    return *reinterpret_cast<W*>(at((own ^ i * width) + chunk * chunk_bytes) + turn * chunk_bytes);
   }
 
   // Copies the chunk that comes `turn` after another. Lanes copy neighbouring words.
@@ -214,15 +219,19 @@ template <typename E, int FIRST, int BYTES, int BLOCKS> struct ShareBuffer {
         reinterpret_cast<const u8*>(row + first), first, length);
   }
 
+  // The share of the chunk that comes `turn` after another.
+  __device__ void words_of(i32 chunk, int turn, u32 (&to)[sizeof(V) / 4]) const {
+#pragma unroll
+    for (int i = 0; i < words; ++i) reinterpret_cast<W*>(to)[i] = word(chunk, turn, i);
+  }
   __device__ V share(i32 chunk) const {
     V lanes;
-#pragma unroll
-    for (int i = 0; i < words; ++i) reinterpret_cast<W*>(lanes.data)[i] = word(chunk, i);
+    words_of(chunk, 0, reinterpret_cast<u32(&)[sizeof(V) / 4]>(lanes.data));
     return lanes;
   }
-  __device__ void put(i32 chunk, const V& lanes) const {
+  __device__ void put(i32 chunk, int turn, const V& lanes) const {
 #pragma unroll
-    for (int i = 0; i < words; ++i) word(chunk, i) = reinterpret_cast<const W*>(lanes.data)[i];
+    for (int i = 0; i < words; ++i) word(chunk, turn, i) = reinterpret_cast<const W*>(lanes.data)[i];
   }
 };
 
@@ -266,8 +275,7 @@ template <int MODE, typename E, int TURNS> struct Prefetched {
   }
   __device__ V share(int turn) const {
     V lanes;
-#pragma unroll
-    for (int i = 0; i < count; ++i) reinterpret_cast<u32*>(lanes.data)[i] = words[turn][i];
+    set_words(lanes, words[turn]);
     return lanes;
   }
 };
@@ -276,12 +284,6 @@ template <int MODE, int TURNS> struct Prefetched<MODE, Place, TURNS> {
 };
 // Shares of a thread that are under way together, where an element of all inputs, or of all columns, has so many bits.
 __device__ constexpr int turns_at_once(int bits) { return turns_of(bits, CLUSTER_TURN_BITS, CLUSTER_TURNS); }
-// Blocks that a multiprocessor is to have room for, of inputs of so many bits: fewer could not load while others
-// compute. One input that takes much computing, without columns, is as a narrow one.
-__device__ constexpr int room_of_cluster(int bits, int passes, bool wide, bool costly) {
-  const bool narrow = (bits <= CLUSTER_NARROW_BITS || costly) && passes <= CLUSTER_FEW_PASSES;
-  return wide ? 1 : narrow ? CLUSTER_BLOCKS_NARROW : CLUSTER_BLOCKS;
-}
 
 // Adds what a pass made of a share, of which a row has `count` elements; those of WHOLE rows have all.
 template <int MODE, typename How, typename V>

@@ -25,8 +25,19 @@ template <typename... N> __device__ constexpr int larger_of(N... each) {
   return most;
 }
 
-// The shares of an input, or of a held value, that a thread takes at once.
-template <typename V, int TURNS> struct Batch { V of[TURNS]; };
+// The shares of an input, or of a held value, that a thread takes at once: whole words, as those of a column.
+template <typename V, int TURNS> struct Batch {
+  u32 words[TURNS][sizeof(V) / 4];
+
+  template <typename Buffer> __device__ void bring(const Buffer& buffer, i32 chunk, int turn) {
+    buffer.words_of(chunk, turn, words[turn]);
+  }
+  __device__ V share(int turn) const {
+    V lanes;
+    set_words(lanes, words[turn]);
+    return lanes;
+  }
+};
 
 // What a pass makes of a share's elements: values as a reduction takes them; or as an output has them, and that output.
 template <typename Make> struct ReducedShare {
@@ -233,7 +244,7 @@ struct ClusterRowOf<P, BLOCKS, MODE, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>>
         for (i32 batch = segment * SEGMENT_CHUNKS; batch < end; batch += BATCH, ++copies) {
 #pragma unroll MODE == WHOLE ? BATCH : 1
           for (int turn = 0; turn < BATCH; ++turn) {
-            if (batch + turn >= end) break;
+            if (MODE != WHOLE && batch + turn >= end) break;  // whole words ask where the row ends
             (copy<A>(batch, turn), ...);
           }
           commit_copies();
@@ -272,7 +283,7 @@ struct ClusterRowOf<P, BLOCKS, MODE, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>>
         const i32 first = thread.first(batch + turn);
         if (batch + turn >= end) break;
         own[turn].arrive(at<E>(get<A>(inputs), first), 0, min(length - first, GROUP));
-        get<A>(buffers).put(batch + turn, own[turn].lanes[0]);
+        get<A>(buffers).put(batch, turn, own[turn].lanes[0]);
       }
     }
   }
@@ -305,22 +316,29 @@ struct ClusterRowOf<P, BLOCKS, MODE, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>>
     }
   }
 
-  // Stores a share. Where lanes' own shares would leave gaps in a warp's store, lanes write neighbouring words: shares
-  // go through the warp's memory of the chunk, which has been taken. All lanes of a warp come here.
-  template <int OUTPUT> __device__ void store(const Lanes<element_out<P, OUTPUT>, GROUP>& lanes, i32 chunk) const {
+  // Whether lanes' own shares would leave gaps in a warp's store: then they go through the warp's memory of the chunk,
+  // which has been taken, and lanes write neighbouring words.
+  template <int OUTPUT, typename V = Lanes<element_out<P, OUTPUT>, GROUP>>
+  static constexpr bool together =
+      MODE != WHOLE || (Stretch<element_out<P, OUTPUT>, 32, 1>::wanted(WHOLE) && sizeof(V) <= SHARE_BYTES);
+
+  // Stores a share of a chunk that the row has. Of those that are stored together all lanes of a warp come here.
+  template <int OUTPUT>
+  __device__ void store(const Lanes<element_out<P, OUTPUT>, GROUP>& lanes, i32 batch, int turn) const {
     using E = element_out<P, OUTPUT>;
-    using WarpStretch = Stretch<E, 32, 1>;
-    const i32 first = thread.first(chunk);
-    if constexpr (MODE != WHOLE || (WarpStretch::wanted(WHOLE) && sizeof(lanes) <= SHARE_BYTES)) {
+    if constexpr (together<OUTPUT>) {
       constexpr int apart = larger_of(Stretch<element_out<P, O>, 32, 1>::bytes...);
+      const i32 chunk = batch + turn, first = thread.first(chunk), begin = first - thread.lane * GROUP;
       __syncwarp();
-      const WarpStretch stretch{MODE == WHOLE ? memory.chunk_at(chunk) : stretches + threadIdx.x / 32 * apart};
+      const Stretch<E, 32, 1> stretch{
+          MODE == WHOLE ? memory.chunk_at(chunk) : stretches + threadIdx.x / 32 * apart};
       stretch.put(thread.lane, 0, lanes, MODE == WHOLE ? GROUP : length - first);
-      const i32 begin = first - thread.lane * GROUP;
       stretch.template store<MODE == WHOLE>(
           at<E>(get<OUTPUT>(outputs), begin), min(length - begin, 32 * GROUP), thread.lane);
-    } else if (first < length) {
-      keep<WHOLE, E>(get<OUTPUT>(outputs), first, length, args.template output<OUTPUT>().steps, lanes);
+    } else {
+      keep<WHOLE, E>(
+          at<E>(get<OUTPUT>(outputs), thread.first(batch)), turn * (ACCUMULATORS * GROUP), length,
+          args.template output<OUTPUT>().steps, lanes);
     }
   }
 };
@@ -365,6 +383,7 @@ struct ClusterPassOf<P, BLOCKS, MODE, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F.
 
   __device__ void run(typename P::Shared& shared) {
     const ClusterThread<BLOCKS>& thread = row.thread;
+    if (P::LATE_COLUMNS && pass.takes_columns()) row.begin(Seq<K...>());
     (begin_finite<Make<R>>(shared), ...);
 #pragma unroll 1
     for (i32 segment = thread.team; segment < thread.segments; segment += thread.teams) {
@@ -384,23 +403,30 @@ struct ClusterPassOf<P, BLOCKS, MODE, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F.
   __device__ void take(Found& found, i32 segment, i32 batch, i32 end, i32 chunks) const {
     Batches taken;
 #pragma unroll
-    for (int turn = 0; turn < TURNS; ++turn) {
-      if (batch + turn >= chunks) break;
-      ((get<N>(taken).of[turn] = get<N>(row.buffers).share(batch + turn)), ...);
-      ((get<ARRAYS + H>(taken).of[turn] = get<ARRAYS + H>(row.buffers).share(batch + turn)), ...);
-    }
+    for (int turn = 0; turn < TURNS; ++turn)
+      if (batch + turn < chunks) {
+        (get<N>(taken).bring(get<N>(row.buffers), batch, turn), ...);
+        (get<ARRAYS + H>(taken).bring(get<ARRAYS + H>(row.buffers), batch, turn), ...);
+      }
     if (sizeof...(F) > 0) __syncwarp();  // what is held from now on may lie where other lanes' elements did
+    constexpr bool TOGETHER = (Row::template together<Make<O>::output> || ... || false);
 #pragma unroll
     for (int turn = 0; turn < TURNS; ++turn) {
       const i32 chunk = batch + turn;
-      if (chunk >= end) break;
+      if (chunk >= (TOGETHER ? end : chunks)) break;
       HeldShares held;
       StoredShares stored;
-      if (chunk < chunks) make(found, held, stored, taken, turn, segment, chunk);
-      (row.template store<Make<O>::output>(get<O>(stored).lanes, chunk), ...);
-      if (sizeof...(O) > 0 && !LAST) __syncwarp();
-      if (sizeof...(F) > 0 && chunk < chunks) (get<ARRAYS + F>(row.buffers).put(chunk, get<F>(held)), ...);
+      if (!TOGETHER || chunk < chunks) make(found, held, stored, taken, turn, segment, chunk);
+      (store_share<O>(stored, batch, turn, chunk < chunks), ...);
+      if (TOGETHER && !LAST) __syncwarp();
+      if (sizeof...(F) > 0 && (!TOGETHER || chunk < chunks))
+        (get<ARRAYS + F>(row.buffers).put(batch, turn, get<F>(held)), ...);
     }
+  }
+  template <int M>
+  __device__ void store_share(const StoredShares& stored, i32 batch, int turn, bool has) const {
+    constexpr int OUTPUT = Make<M>::output;
+    if (has || Row::template together<OUTPUT>) row.template store<OUTPUT>(get<M>(stored).lanes, batch, turn);
   }
 
   // A share of a column: the next one is on its way from then on. Positions are computed, runs are read.
@@ -428,7 +454,7 @@ struct ClusterPassOf<P, BLOCKS, MODE, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F.
       Found& found, HeldShares& held, StoredShares& stored, const Batches& taken, int turn, i32 segment,
       i32 chunk) const {
     Shares shares;
-    ((get<N>(shares) = get<N>(taken).of[turn]), ...);
+    ((get<N>(shares) = get<N>(taken).share(turn)), ...);
     const i32 first = row.thread.first(chunk);
     ((get<K>(shares) = column<K>(turn, segment, chunk, first)), ...);
     ReducedShares reduced;
@@ -448,7 +474,7 @@ struct ClusterPassOf<P, BLOCKS, MODE, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F.
     for (int lane = 0; lane < GROUP; ++lane) {
       typename P::Held own;
       C* const values = reinterpret_cast<C*>(&own);
-      ((values[H] = get<ARRAYS + H>(taken).of[turn].get(lane)), ...);
+      ((values[H] = get<ARRAYS + H>(taken).share(turn).get(lane)), ...);
       const auto made =
           pass.template of<FAST, HOLDS_EARLIER>(element_in_lane<P, Pass::TAKES>(shares, lane), own, usual);
       ((get<F>(held).data[lane] = values[F]), ...);
@@ -467,12 +493,23 @@ template <typename... Pass> __device__ constexpr int usual_passes(List<Pass...>)
   return (int(!Pass::SOMETIMES) + ... + 0);
 }
 
+// Blocks that a multiprocessor is to have room for: fewer could not load while others compute. One input that takes much
+// computing, alone, is as a narrow one; what is held beside columns or positions, and random numbers, need registers.
+template <typename P> __device__ constexpr int room_of_cluster() {
+  using Of = operands_of<P>;
+  const bool costly = P::COSTLY > 0, alone = Of::elements == 1 && Of::result_bits >= Of::array_bits;
+  const bool narrow = Of::array_bits <= CLUSTER_NARROW_BITS ? !costly || Of::elements == Of::arrays : costly && alone;
+  if (sizeof(typename P::C) > 4) return 1;
+  if (makes_random(typename P::Passes())) return 2;
+  return narrow && usual_passes(typename P::Passes()) <= CLUSTER_FEW_PASSES ? CLUSTER_BLOCKS_NARROW : CLUSTER_BLOCKS;
+}
+
 // A pass before the last.
 template <int I, typename P, int BLOCKS, int MODE>
 __device__ inline void reduce(ClusterRow<P, BLOCKS, MODE>& row, typename P::Shared& shared) {
   const bool wanted = type_at<typename P::Passes, I>::wanted(shared);
   if (wanted) ClusterPass<P, BLOCKS, MODE, I>(row, shared).run(shared);
-  row.begin(typename PassSets<P, I + 1>::Columns());
+  if (!P::LATE_COLUMNS) row.begin(typename PassSets<P, I + 1>::Columns());
   if (wanted) get<I>(row.results).receive(shared, row.thread.segments, !P::LONE_ENDS || row.thread.index == 0);
 }
 template <typename P, int BLOCKS, int MODE, int... I>
@@ -481,12 +518,7 @@ __device__ inline void reduce_all(ClusterRow<P, BLOCKS, MODE>& row, typename P::
 }
 
 template <typename P, int BLOCKS, int MODE>
-__global__ void __cluster_dims__(BLOCKS) __launch_bounds__(
-    CLUSTER_THREADS,
-    room_of_cluster(
-        operands_of<P>::array_bits, usual_passes(typename P::Passes()), sizeof(typename P::C) > 4,
-        P::COSTLY > 0 && operands_of<P>::elements == 1 &&
-            operands_of<P>::result_bits >= operands_of<P>::array_bits))
+__global__ void __cluster_dims__(BLOCKS) __launch_bounds__(CLUSTER_THREADS, room_of_cluster<P>())
     cluster(const __grid_constant__ RowArgs<P> args) {
   using Row = ClusterRow<P, BLOCKS, MODE>;
   constexpr int LAST = P::Passes::size - 1;
@@ -502,7 +534,7 @@ __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(
   if constexpr (MODE == WHOLE) row.ask_for_later_row();
   if constexpr (P::Picks::size == 0) begin();
   pick_all<P>(args, shared, row.length, [&](auto n) { return get<n>(row.inputs); });
-  row.begin(typename PassSets<P, 0>::Columns());
+  if (!P::LATE_COLUMNS) row.begin(typename PassSets<P, 0>::Columns());
   cluster_wait();
   reduce_all<P, BLOCKS, MODE>(row, shared, make_seq<LAST>());
   if constexpr (!P::LONE_FINISH) P::finish(shared);

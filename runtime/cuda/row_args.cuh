@@ -157,6 +157,8 @@ __device__ inline void pick_all(const Args& args, typename P::Shared& shared, i6
   pick_all<P>(args, shared, length, start, typename P::Picks());
 }
 
+template <typename... Pass> __device__ constexpr bool makes_random(List<Pass...>) { return (Pass::RANDOM || ...); }
+
 // A pass as it is made for a row. Passes that take nothing of what it shares have no such constructor.
 template <typename Pass, typename Shared> __device__ inline Pass pass_for(const Shared& shared) {
   if constexpr (__is_constructible(Pass, const Shared&)) return Pass(shared);

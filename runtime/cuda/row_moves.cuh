@@ -301,7 +301,7 @@ __device__ inline Lanes<E, GROUP> share_of_runs(
 // The places of a share. A WHOLE row begins at a multiple of GROUP, as its length and the steps between rows are such:
 // cleared bits tell the compiler so, and thereby which neighbours have random words of one block.
 template <int MODE> __device__ inline Lanes<Place, GROUP> places(const Place* row, i64 first) {
-  const i64 index = fetch(row + first).index, begin = MODE == WHOLE ? index & ~i64(GROUP - 1) : index;
+  const i64 start = fetch(row).index, begin = (MODE == WHOLE ? start & ~i64(GROUP - 1) : start) + first;
   Lanes<Place, GROUP> lanes;
 #pragma unroll
   for (int i = 0; i < GROUP; ++i) lanes.data[i] = {MODE == WHOLE ? begin | i : begin + i};

@@ -62,9 +62,6 @@ template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct R
     ((most = larger(most, values_of(typename Pass::Makes(), pass++ == LAST))), ...);
     return most;
   }
-  template <typename... Pass> static __device__ constexpr bool makes_random(List<Pass...>) {
-    return (Pass::RANDOM || ...);
-  }
   // Blocks that a multiprocessor is to have room for. Random numbers are made, not waited for.
   static __device__ constexpr int blocks() {
     if (!KEEP || MODE == STEPPED) return 1;

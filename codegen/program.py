@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from skuda.codegen.element_types import APART
-from skuda.codegen.intrinsics import COMMON_HEADER, HALF_HEADERS
+from skuda.codegen.intrinsics import COMMON_HEADER, HALF_HEADERS, RANDOM
 from skuda.codegen.nodes import CPP, REAL, REDUCE, Function, Node
 from skuda.codegen.operators import FUNCTIONS, HEADER, WRAPS
 from skuda.codegen.picks import picked, picks_of
@@ -75,6 +75,11 @@ class Program:
     def repeats(self) -> bool:
         """Whether kernels repeat a pass for one of these."""
         return any(map(is_repeated, self.reductions))
+
+    @property
+    def draws(self) -> bool:
+        """Whether it makes random numbers."""
+        return any(part.op in RANDOM for node in self.formulas.values() for part in node.parts())
 
     @property
     def split_reductions(self) -> tuple[Reduced, ...]:

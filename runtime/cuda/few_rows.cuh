@@ -44,10 +44,12 @@ template <typename P>
 using FewRowsArgs =
     RowArgsOf<P, RowsApart, typename FewOperands<typename P::Inputs, typename P::Attributes, typename P::Outputs>::Args>;
 
+// Threads that hold one chunk each share accumulators: a thread has few instructions, and waits for few.
 template <typename P, int THREADS, int CHUNKS> struct FewRowsSchedule : RowSchedule<P, THREADS, CHUNKS, true, WHOLE> {
   using Base = RowSchedule<P, THREADS, CHUNKS, true, WHOLE>;
   using Operands = typename Base::Operands;
   using Args = FewRowsArgs<P>;
+  static constexpr int SPREAD = CHUNKS == 1 ? ACCUMULATOR_GROUPS : 1;
   static constexpr int REGISTERS_OF_COLUMNS = CHUNKS * GROUP * (Operands::column_bits + P::LIVE_BITS) / 32;
   static constexpr bool EARLY =
       Operands::columns_read > 0 && !P::LATE_COLUMNS && REGISTERS_OF_COLUMNS <= FEW_ROWS_REGISTERS;

@@ -8,6 +8,7 @@
 constexpr int SEGMENT = 65536;      // elements
 constexpr int FEWEST = 4;           // accumulators of a row
 constexpr int ACCUMULATORS = 1024;  // of a row, at most
+constexpr int ACCUMULATOR_GROUPS = 4;  // of an accumulator, at most, until there are all accumulators
 constexpr int REGISTERS = 65536;  // of a multiprocessor, 32 bits each
 __device__ constexpr int larger(int a, int b) { return a > b ? a : b; }
 __device__ constexpr int smaller(int a, int b) { return a < b ? a : b; }
@@ -45,12 +46,13 @@ template <typename How, typename V, bool SEVERAL> struct Segments {
 
 // How many accumulators of a row a thread has: one, or one for its even chunks and one for its odd chunks.
 __device__ constexpr int accumulators_each(int threads, int chunks) {
-  return chunks > 4 && threads < ACCUMULATORS ? 2 : 1;
+  return chunks > ACCUMULATOR_GROUPS && threads < ACCUMULATORS ? 2 : 1;
 }
 
-// What a thread has of a row that THREADS hold: one or two of its accumulators.
-template <typename How, typename V, int THREADS, int EACH = 1> struct Partial {
-  static constexpr int WARPS = THREADS / 32;
+// What a thread has of a row that THREADS hold: one or two of its accumulators. SPREAD: of how many threads each has a
+// group of the same accumulator, the first HOLDERS the first ones.
+template <typename How, typename V, int THREADS, int EACH = 1, int SPREAD = 1> struct Partial {
+  static constexpr int WARPS = THREADS / 32, HOLDERS = THREADS / SPREAD;
   static constexpr bool TWO = EACH == 2 && ordered<How>;
   V accumulator = How::template nothing<V>();
   V other = accumulator;  // the accumulator of odd chunks, where there are two
@@ -121,9 +123,24 @@ template <typename How, typename V, int THREADS, int EACH = 1> struct Partial {
     }
   }
 
-  // The value of the whole row, in every thread of it. `scratch` has room for EACH values of each warp of the block,
-  // and no thread may still read what another reduction left there.
+  // Values of so many rows that `scratch` has room for: EACH of each warp, and where groups are spread, each thread's.
+  static constexpr int scratch_of(int rows) {
+    return THREADS <= 32 ? 1 : rows * (WARPS * EACH + (SPREAD > 1 ? THREADS : 0));
+  }
+  // The value of the whole row, in every thread of it. No thread may still read what another reduction left in `scratch`.
   __device__ V total(V* scratch) const {
+    if constexpr (SPREAD > 1 && ordered<How>) {
+      V* const groups = scratch + WARPS;
+      const int own = threadIdx.x % HOLDERS;
+      groups[threadIdx.x] = accumulator;
+      __syncthreads();
+      Partial<How, V, HOLDERS> joined;
+      joined.accumulator = groups[own];
+#pragma unroll
+      for (int i = 1; i < SPREAD; ++i)
+        joined.accumulator = How::of(joined.accumulator, groups[own + i * HOLDERS]);
+      return joined.total(scratch);
+    }
     constexpr int LANES = THREADS < 32 ? THREADS : 32, PARTS = TWO ? 2 * WARPS : WARPS;
     V value;
     if constexpr (TWO) {  // even lanes go on with the first half of the accumulators, odd ones with the second

@@ -92,8 +92,9 @@ template <typename S, typename Pass, int I, bool REDUCES = type_at<typename Pass
   static constexpr bool asks = !same<const decltype(nullptr), decltype(Make::finite)>;  // whether values are finite
   static constexpr int TURNS = S::KEEP ? 1 : 2;  // scratch of one segment is read while the next one's is written
   using Total = Segments<How, V, !S::KEEP>;
-  struct alignas(16) Scratch { V of[TURNS][S::THREADS > 32 ? S::ROWS * S::THREADS / 32 * S::EACH : 1]; };
-  Partial<How, V, S::THREADS, S::EACH> partial;
+  using Own = Partial<How, V, S::THREADS, S::EACH, S::SPREAD>;
+  struct alignas(16) Scratch { V of[TURNS][Own::scratch_of(S::ROWS)]; };
+  Own partial;
   Pairs pairs;  // of narrow elements that are reduced as they stand: several at once
 
   static __device__ void begin(Shared& shared) {

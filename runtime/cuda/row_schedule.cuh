@@ -16,6 +16,7 @@ template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct R
   static constexpr int THREADS = THREADS_, CHUNKS = CHUNKS_, MODE = MODE_;
   static constexpr bool KEEP = KEEP_;
   static constexpr int BLOCK = THREADS < ROW_THREADS ? ROW_THREADS : THREADS, ROWS = BLOCK / THREADS;  // rows of a block
+  static constexpr int SPREAD = 1;  // threads that have groups of one accumulator
   static constexpr int EACH = KEEP ? accumulators_each(THREADS, CHUNKS) : 1;  // accumulators of a thread
   static constexpr int LAST = Passes::size - 1;
   // Chunks in which every row has an element for each thread: shorter rows have fewer threads.

@@ -65,6 +65,7 @@ class Analysis(Record):
         reductions: how many values a row is reduced to by passes over it; 0 where there are none.
         scans: how many scans along `over` it makes; it has no other reductions then.
         repeats: whether passes over a row are repeated until they find what they seek.
+        draws: whether it reduces rows and makes random numbers, which takes many instructions.
         stack: what a cluster keeps of an element between its passes: of each thing the types of what lies below it in
             memory, and its own. Empty where that is the inputs alone.
         updated: inputs of which the thread that makes a row's own values alone reads that row's entry: an output with
@@ -101,6 +102,7 @@ class Analysis(Record):
     reductions: int = 0
     scans: int = 0
     repeats: bool = False
+    draws: bool = False
     stack: tuple[tuple[str, ...], ...] = ()
     updated: tuple[str, ...] = ()
     stages: int = 0

@@ -20,6 +20,7 @@ from skuda.schedules.row_variants import (
     PORTABLE_CLUSTER,
     STATE_BYTES,
     ClusterVariant,
+    RowVariant,
     cluster_variants,
     row_variants,
     split_variants,
@@ -105,7 +106,7 @@ class RowKernels(KernelGeometry):
         self.along, self.block = operation.along, operation.block
         self.vectors = tuple([operation.runs_along(o) and not operation.in_runs(o) for o in operation.operands])
         self._variants = row_variants(operation, types)
-        self._of_few = {(each.threads, each.chunks): each for each in self._variants if each.kernel == FEW_ROWS}
+        self._of_few = [each for each in self._variants if each.kernel == FEW_ROWS]
         clusters = cluster_variants(operation)
         self._clusters = {mode: [each for each in clusters if each.mode is mode] for mode in RowMode}
         columns = zip(self.operation.operands, self.vectors, self.full, strict=True)
@@ -136,8 +137,8 @@ class RowKernels(KernelGeometry):
         few = self.few_blocks
         last = None if self.operation.holds_alone else variants[-1]
         variant = next((each for each in variants if each.serves(count, rows.length, few)), last)
-        of_few = self._of_few.get((variant.threads, variant.chunks)) if variant and mode is RowMode.WHOLE else None
-        if of_few and count * of_few.threads <= self.few_threads and len(rows.axes) <= 1:
+        whole = variant and variant.keep and mode is RowMode.WHOLE and len(rows.axes) <= 1
+        if whole and (of_few := self._few(variant.elements, count)):
             apart = {name: slots[AXES - 1 : AXES] for name, slots in strides.items()}
             return Geometry(of_few, -(-count // of_few.rows), rows.in_line, apart, of_few.block)
         alone = variant and variant.keep and rows.length <= self._alone
@@ -147,6 +148,14 @@ class RowKernels(KernelGeometry):
         if variant is None:
             return SEVERAL_KERNELS
         return Geometry(variant, -(-count // variant.rows), head, strides, variant.block)
+
+    def _few(self, elements: int, count: int) -> RowVariant | None:
+        """The schedule of few rows with so many elements, if so many rows are few."""
+        spread = self.few_threads if self.operation.analysis.draws else min(self.few_threads, TUNED.few_spread_threads)
+        for each in self._of_few:
+            if each.elements == elements and count * each.threads <= (spread if each.chunks == 1 else self.few_threads):
+                return each
+        return None
 
     def found_in(self, layouts: Layouts) -> tuple[list[int], list[Operand], Rows]:
         """Which operands are arrays, and the rows in them."""

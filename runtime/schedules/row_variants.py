@@ -145,7 +145,8 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     if operation.holds_alone:
         return tuple([variant for variant in found if variant.keep and variant.mode is not RowMode.STEPPED])
     if not split_variants(operation, types):
-        return _with_few(found) if takes_few_rows(operation) else found
+        apart = operation.analysis.repeats, operation.analysis.draws
+        return _with_few(found, *apart) if takes_few_rows(operation) else found
     last = operation.space[-1]
     if operation.analysis.slabs or (last.name not in operation.along and not last.many):
         return ()
@@ -164,11 +165,20 @@ def takes_few_rows(operation: Operation) -> bool:
 
 
 @cache
-def _with_few(found: tuple[RowVariant, ...]) -> tuple[RowVariant, ...]:
-    """Schedules, and those for few rows."""
+def _with_few(found: tuple[RowVariant, ...], repeats: bool, draws: bool) -> tuple[RowVariant, ...]:
+    """Schedules, and those for few rows: first those whose threads have a group of elements each. Of long rows these
+    have so many threads that waiting for each other takes longer, but where the code is long."""
     held = [each for each in found if each.mode is RowMode.WHOLE and each.keep and not each.crowded]
     least, most = TUNED.few_rows_threads
-    return (*found, *[each.but(kernel=FEW_ROWS) for each in held if least <= each.threads <= most])
+    spread_least, spread_most = TUNED.spread_threads
+    if draws:
+        spread_most = least = MOST_ACCUMULATORS // ACCUMULATOR_GROUPS
+    spread = [
+        each.but(kernel=FEW_ROWS, suffix="x1", threads=each.threads * ACCUMULATOR_GROUPS, chunks=1)
+        for each in held
+        if each.chunks == ACCUMULATOR_GROUPS and spread_least <= each.threads <= spread_most and not repeats
+    ]
+    return (*found, *spread, *[each.but(kernel=FEW_ROWS) for each in held if least <= each.threads <= most])
 
 
 @cache

@@ -83,6 +83,8 @@ class Launch(Record):
         row_other_registers_unaligned: the same where elements do not lie in whole vectors.
         few_threads: threads of all rows, up to which launches and loads take the time, not bytes.
         few_rows_threads: threads of a row, from and up to which such rows have schedules of their own.
+        spread_threads: the same, where there is a thread for each group of elements in place of one for several.
+        few_spread_threads: threads of all such rows, at most.
         short_row: elements of a row, up to which it is no work for several blocks.
 
         clusters: blocks of a cluster that holds a row, of each schedule.
@@ -173,6 +175,8 @@ class Launch(Record):
     row_other_registers_unaligned: int
     few_threads: int
     few_rows_threads: tuple[int, int]
+    spread_threads: tuple[int, int]
+    few_spread_threads: int
     short_row: int
     # Clusters.
     clusters: tuple[int, ...]
@@ -365,6 +369,8 @@ SM_90 = Tuning(  # measured on an H200
     row_other_registers_unaligned=48,
     few_threads=1 << 18,
     few_rows_threads=(64, 512),
+    spread_threads=(32, 64),
+    few_spread_threads=1 << 16,
     short_row=1024,
     row_bytes_ahead=5 << 20,
     near_rows=512,

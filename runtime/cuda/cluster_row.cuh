@@ -381,9 +381,16 @@ struct ClusterPassOf<P, BLOCKS, MODE, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F.
 
   __device__ ClusterPassOf(Row& row, const typename P::Shared& shared) : row(row), pass(pass_for<Pass>(shared)) {}
 
+  // Few calls read late columns: what they take is not in the way of others.
   __device__ void run(typename P::Shared& shared) {
+    if constexpr (P::LATE_COLUMNS && sizeof...(K) > 0) {
+      if (!pass.takes_columns()) return over_row<false>(shared);
+      row.begin(Seq<K...>());
+    }
+    over_row<true>(shared);
+  }
+  template <bool TAKES> __device__ void over_row(typename P::Shared& shared) {
     const ClusterThread<BLOCKS>& thread = row.thread;
-    if (P::LATE_COLUMNS && pass.takes_columns()) row.begin(Seq<K...>());
     (begin_finite<Make<R>>(shared), ...);
 #pragma unroll 1
     for (i32 segment = thread.team; segment < thread.segments; segment += thread.teams) {
@@ -392,7 +399,7 @@ struct ClusterPassOf<P, BLOCKS, MODE, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F.
 #pragma unroll 1
       for (i32 batch = segment * SEGMENT_CHUNKS; batch < end; batch += TURNS) {
         if (I == 0 && Row::any_copied(make_seq<ARRAYS>()) && batch % Row::BATCH == 0) wait_for_copies(--row.copies);
-        take(found, segment, batch, end, chunks);
+        take<TAKES>(found, segment, batch, end, chunks);
       }
       (get<R>(found).end_segment(row, segment, chunks), ...);
       (get<R>(found).send(get<R>(get<LAST ? 0 : I>(row.results).of), shared, segment, thread), ...);
@@ -400,7 +407,7 @@ struct ClusterPassOf<P, BLOCKS, MODE, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F.
   }
 
   // Some chunks of a segment, TURNS at most: all of them are on their way from shared memory before one is used.
-  __device__ void take(Found& found, i32 segment, i32 batch, i32 end, i32 chunks) const {
+  template <bool TAKES> __device__ void take(Found& found, i32 segment, i32 batch, i32 end, i32 chunks) const {
     Batches taken;
 #pragma unroll
     for (int turn = 0; turn < TURNS; ++turn)
@@ -416,7 +423,7 @@ struct ClusterPassOf<P, BLOCKS, MODE, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F.
       if (chunk >= (TOGETHER ? end : chunks)) break;
       HeldShares held;
       StoredShares stored;
-      if (!TOGETHER || chunk < chunks) make(found, held, stored, taken, turn, segment, chunk);
+      if (!TOGETHER || chunk < chunks) make<TAKES>(found, held, stored, taken, turn, segment, chunk);
       (store_share<O>(stored, batch, turn, chunk < chunks), ...);
       if (TOGETHER && !LAST) __syncwarp();
       if (sizeof...(F) > 0 && (!TOGETHER || chunk < chunks))
@@ -430,17 +437,18 @@ struct ClusterPassOf<P, BLOCKS, MODE, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F.
   }
 
   // A share of a column: the next one is on its way from then on. Positions are computed, runs are read.
-  template <int COLUMN>
+  template <bool TAKES, int COLUMN>
   __device__ Lanes<element_in<P, COLUMN>, GROUP> column(int turn, i32 segment, i32 chunk, i32 first) const {
     using E = element_in<P, COLUMN>;
     if constexpr (IS_PLACE<E>) {
       return places<MODE>(get<COLUMN>(row.inputs), first);
     } else {
       Lanes<E, GROUP> lanes = {};
+      const bool takes = TAKES && (P::LATE_COLUMNS || pass.takes_columns());
       if constexpr (is_run<P, COLUMN>) {
-        if (pass.takes_columns() && first < row.length)
+        if (takes && first < row.length)
           lanes = share_of_runs<E>(get<COLUMN>(row.inputs), first, row.length, row.args.template elements<COLUMN>().steps);
-      } else if (pass.takes_columns()) {
+      } else if (takes) {
         lanes = get<COLUMN>(row.columns).share(turn);
         get<COLUMN>(row.columns).fetch(
             get<COLUMN>(row.inputs), row.length, row.thread, turn, row.thread.after(segment, chunk, TURNS));
@@ -450,13 +458,14 @@ struct ClusterPassOf<P, BLOCKS, MODE, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F.
   }
 
   // What the pass makes of a share: by quick forms, and again by exact ones where these do not hold.
+  template <bool TAKES>
   __device__ void make(
       Found& found, HeldShares& held, StoredShares& stored, const Batches& taken, int turn, i32 segment,
       i32 chunk) const {
     Shares shares;
     ((get<N>(shares) = get<N>(taken).share(turn)), ...);
     const i32 first = row.thread.first(chunk);
-    ((get<K>(shares) = column<K>(turn, segment, chunk, first)), ...);
+    ((get<K>(shares) = column<TAKES, K>(turn, segment, chunk, first)), ...);
     ReducedShares reduced;
     bool usual = is_quick<P, Pass::TAKES>(pass, shares);
     make_all<quick_form<Pass>>(reduced, held, stored, shares, taken, turn, first, usual);

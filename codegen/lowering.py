@@ -95,6 +95,11 @@ def _falls(node: Node) -> bool:
     return ends_of(node)[1] <= 0
 
 
+def _is_above(node: Node) -> bool:
+    """Whether it is a logarithm of 1 or more, to which either zero may be added: it is not -0."""
+    return node.op == "log1pexp"
+
+
 def _is_no_power_of_two(node: Node) -> bool:
     """By a literal power of two C++ divides as it multiplies by the inverse."""
     return node.op != "number" or abs(frexp(float(node.text))[0]) != 0.5
@@ -156,6 +161,8 @@ LOWERINGS = (
     Lowering("clamp(x, least, most)", "bounded({x}, {least}, {most})", ELEMENTS, when=_LITERAL_BOUNDS),
     Lowering("max(x, least)", "at_least({x}, {least})", ELEMENTS, when={"least": _is_literal}),
     Lowering("min(x, most)", "at_most({x}, {most})", ELEMENTS, when={"most": _is_literal}),
+    Lowering("where(x > y, x, y) + u", "at_least({x}, {y}) + {u}", ELEMENTS, when={"u": _is_above}),
+    Lowering("fma(s, u, where(x > y, x, y))", "::fused({s}, {u}, at_least({x}, {y}))", ELEMENTS, when={"u": _is_above}),
     Lowering("clamp(x, least, most)", "{object}.template value<FAST>({x})", (Site.ELEMENTWISE,), ("least", "most"),
              ("x",), "Bounds<C>", within="{object}.within", when=_BOUNDS_BUT_ZEROS),
     # Random numbers are shares of so many: these are compared as integers.

@@ -14,6 +14,7 @@ from skuda.codegen.program import Program, Row, analysed
 from skuda.model.operation import Operation
 
 _QUICK = frozenset(("rsqrt", "exp2"))  # at most 20 instructions in f32, which take no longer than a GPU's memory
+_WAITED_FOR = frozenset(("acosh", "asinh", "erfc", "gelu_slope", "ndtr", "tan"))  # 45 to 60 instructions in f32, without branches
 _LONG = frozenset(("logit",))  # its short form for 16 bits takes more than 40
 
 
@@ -33,9 +34,10 @@ def _of_one_element(op: Operation) -> bool:
 
 def _told(program: Program) -> Program:
     op = program.operation
-    if not _of_one_element(op) or not _is_long(program):
+    if not _of_one_element(op):
         return program
-    return replace(program, operation=analysed(op, tabled=True))
+    functions = set().union(*(node.intrinsics() for node in program.written_out.values()))
+    return replace(program, operation=analysed(op, tabled=_is_long(program), long=bool(functions & _WAITED_FOR)))
 
 
 def _is_long(program: Program) -> bool:

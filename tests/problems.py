@@ -124,6 +124,7 @@ class Call:
             plan._kernels.few_blocks = 0 if self.crowded else 1 << 40
             plan._kernels.few_rows = plan._kernels.few_threads = 0
             plan._kernels.tabled_elements = 0 if self.tabled else 1 << 62
+            plan._kernels.many_blocks = 0
             if split is not None:
                 split.busy = split.few = 0
         if split is not None:

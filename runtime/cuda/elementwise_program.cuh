@@ -13,6 +13,10 @@ template <typename P> constexpr bool RANGED<P, decltype(void(P::RANGED))> = P::R
 template <typename P, typename = void> constexpr bool PICKS = false;
 template <typename P> constexpr bool PICKS<P, decltype(void(P::PICKS))> = P::PICKS;
 
+// Whether a formula takes so many instructions of f32 that a GPU's memory waits for them.
+template <typename P, typename = void> constexpr bool IS_LONG = false;
+template <typename P> constexpr bool IS_LONG<P, decltype(void(P::LONG))> = P::LONG;
+
 // Whether a program's elements are random numbers, some of whose work neighbours share.
 template <typename P, typename = void> constexpr bool RANDOM = false;
 template <typename P> constexpr bool RANDOM<P, decltype(void(P::RANDOM))> = P::RANDOM;
@@ -56,6 +60,8 @@ struct ElementwiseOf<P, List<I...>, List<R...>, List<S...>, List<A...>, List<O..
   static constexpr bool DRAWS = RANDOM<P> && !HAS_RUNS && (IS_PLACE<typename I::element> && ...);
   static constexpr bool WIDE_INTEGERS =
       ((storage<typename O::element>::bits == 64 && !Format<typename O::element>::real) || ...);
+  static constexpr bool LONG =
+      IS_LONG<P> && ((storage<typename O::element>::bits == 32 && Format<typename O::element>::real) && ...);
   static constexpr bool HAS_ROWS = (IS_OF_ROW<R> || ...);
   // Whether rows have labels: something of their own beside places.
   static constexpr bool HAS_LABELS = ((IS_OF_ROW<R> && !IS_PLACE<typename R::element>) || ...) &&

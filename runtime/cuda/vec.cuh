@@ -79,28 +79,20 @@ template <typename P, int N> __device__ inline void draw(const VecArgs<P>& args)
       args, [&](const auto& output, auto& share) { store_shares(output.data + warp, share, count); }, out);
 }
 
-// One row: a thread takes LANES neighbours, GROUPS times, whatever runs they lie in.
+// LANES neighbours from `begin` on, and GROUPS - 1 times as many, a block's apart, whatever runs they lie in.
 template <typename P, int LANES, int GROUPS, int LAYOUT>
-__global__ void __launch_bounds__(vec_threads(LAYOUT)) vec(const __grid_constant__ VecArgs<P> args) {
+__device__ inline void take_vectors(const VecArgs<P>& args, i32 begin) {
   using E = Elementwise<P>;
   using InputLanes = typename E::template InputLanes<LANES>;
   using OutputLanes = typename E::template OutputLanes<LANES>;
   using Position = VecPosition<LAYOUT>;
   constexpr int STEP = vec_threads(LAYOUT) * LANES;
-  // Those that begin anywhere, and integers of 64 bits, of which a vector has but half a block.
-  if constexpr (E::DRAWS && (are_shifted(LAYOUT) || (LAYOUT == ALIGNED && E::WIDE_INTEGERS))) {
-    if constexpr (are_few(LAYOUT)) wait_for_earlier();
-    return draw<P, LANES * GROUPS>(args);
-  }
   const Flat& flat = args.head;
   const i32 length = i32(flat.length);
-  const i32 lead = are_shifted(LAYOUT) ? E::first_output(args).template lead<LANES, E::PACKED>() : 0;
-  const i32 begin = i32(blockIdx.x) * (GROUPS * STEP) + i32(threadIdx.x) * LANES - lead;
   // Where a vector may begin that is loaded at once.
   const i32 low = are_shifted(LAYOUT) ? MARGIN : 0;
   const i32 last = are_shifted(LAYOUT) ? length - LANES - MARGIN : flat.template last<LANES>();
 
-  if constexpr (are_few(LAYOUT)) wait_for_earlier();
   // All loads are under way before the first is used. None depends on a branch: conversions would be moved into it, and
   // the next load would wait for them. Threads beyond the end read the last whole vector.
   InputLanes in[GROUPS];
@@ -181,5 +173,28 @@ __global__ void __launch_bounds__(vec_threads(LAYOUT)) vec(const __grid_constant
       if constexpr (E::HAS_RUNS) program = E::made(args, E::read_entries(args, flat.run_at(at).index), scalars);
       E::write(args, E::value(program, E::read(args, position, at)), position, at, at + 1 == length);
     }
+  }
+}
+
+// One row. Of a long formula blocks may go on, all of a block or none: what a thread does once serves more elements.
+template <typename P, int LANES, int GROUPS, int LAYOUT>
+__global__ void __launch_bounds__(vec_threads(LAYOUT)) vec(const __grid_constant__ VecArgs<P> args) {
+  using E = Elementwise<P>;
+  constexpr int BLOCK = vec_threads(LAYOUT) * LANES * GROUPS;  // elements
+  // Those that begin anywhere, and integers of 64 bits, of which a vector has but half a block.
+  if constexpr (E::DRAWS && (are_shifted(LAYOUT) || (LAYOUT == ALIGNED && E::WIDE_INTEGERS))) {
+    if constexpr (are_few(LAYOUT)) wait_for_earlier();
+    return draw<P, LANES * GROUPS>(args);
+  }
+  const i32 lead = are_shifted(LAYOUT) ? E::first_output(args).template lead<LANES, E::PACKED>() : 0;
+  const i32 own = i32(threadIdx.x) * LANES - lead;
+  if constexpr (are_few(LAYOUT)) wait_for_earlier();
+  u32 start = blockIdx.x * u32(BLOCK);
+  if constexpr (E::LONG && !are_few(LAYOUT)) {
+#pragma unroll 1
+    for (; start < u32(args.head.length) + u32(lead); start += gridDim.x * u32(BLOCK))
+      take_vectors<P, LANES, GROUPS, LAYOUT>(args, i32(start) + own);
+  } else {
+    take_vectors<P, LANES, GROUPS, LAYOUT>(args, i32(start) + own);
   }
 }

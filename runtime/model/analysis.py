@@ -58,6 +58,7 @@ class Analysis(Record):
         converts: whether some formula converts to the type of its output.
         precise_as: the type letter that its elementary functions are as precise as, also where that is of 16 bits;
             empty where they are as precise as C.
+        long: whether it has one operand and a formula for whose instructions of f32 a GPU's memory waits.
         tabled: whether it has one operand and so long a formula that results for elements of 16 bits may be looked up.
         copies: outputs that are an input of the same type as it stands, with the name of that input.
         of_some: what a call needs elements for: "largest", "smallest", "largest or smallest"; else empty.
@@ -95,6 +96,7 @@ class Analysis(Record):
     asks_of: tuple[str, ...] = ()
     converts: bool = False
     precise_as: str = ""
+    long: bool = False
     tabled: bool = False
     copies: tuple[tuple[str, str], ...] = ()
     of_some: str = ""

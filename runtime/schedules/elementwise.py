@@ -64,6 +64,7 @@ class ElementwiseKernels(KernelGeometry):
         multiprocessors: of the device, and cluster_shared: as of `RowKernels`. Who launches an operation with tables
             says what they are.
         tabled_elements: elements from which on results are looked up.
+        many_blocks: from so many on, those of long formulas take several shares each.
         served: the schedules that there are; None where that is all of them. Fewer have none for few elements.
     """
 
@@ -71,6 +72,7 @@ class ElementwiseKernels(KernelGeometry):
     multiprocessors = TUNED.multiprocessors
     cluster_shared = TUNED.shared_bytes
     tabled_elements = TUNED.tabled_elements
+    many_blocks = TUNED.vec_blocks
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         super().__init__(operation, types, sizes)
@@ -79,6 +81,7 @@ class ElementwiseKernels(KernelGeometry):
         if self.served:
             self.few_blocks = 0
         self.boundaries = SECTOR, lanes_of(operation, types, COLUMNS)[0]
+        self._is_long = operation.analysis.long and set(self.bits) == {32}
         self._has_table = operation.analysis.tabled and has_table(operation, types)
 
     @property
@@ -277,7 +280,9 @@ class ElementwiseKernels(KernelGeometry):
         head = abi.FLAT.pack(length=length, run=divide_slots(run), period=repeats(period), line=divide_slots(line))
         covered = length + (lanes - 1 if variant in (SHIFTED, SHIFTED_SMALL) else 0)
         block = TUNED.small_threads if variant is VEC_SMALL else BLOCK
-        return Geometry(variant, -(-covered // (block * lanes * groups)), head, strides, block)
+        grid = -(-covered // (block * lanes * groups))
+        turns = TUNED.vec_turns if self._is_long and not variant.of_few and grid >= self.many_blocks else 1
+        return Geometry(variant, -(-grid // turns), head, strides, block)
 
     def keep_aligned(self, arrays: Sequence[int], axes: list[Axis], lanes: int) -> bool:
         """Whether steps along some axes keep every operand in the output's shape on boundaries of a vector."""

@@ -36,6 +36,8 @@ class Launch(Record):
         vec_bits: bits of loads that a thread of `vec` has under way.
         vec_groups: vectors that it takes, at most.
         multiprocessors: of a GPU, where nobody asks a device.
+        vec_blocks: blocks of `vec`, from which on those of long formulas go on,
+        vec_turns: and how often such a block begins again.
         tabled_elements: elements from which on the results of a function of 16 bits are looked up.
         tabulate_threads: threads of a block of `tabulate`.
         look_up_threads: threads of a block of `look_up`; a multiprocessor has one.
@@ -131,6 +133,8 @@ class Launch(Record):
     vec_bits: int
     vec_groups: int
     multiprocessors: int
+    vec_blocks: int
+    vec_turns: int
     tabled_elements: int
     tabulate_threads: int
     look_up_threads: int
@@ -324,6 +328,8 @@ SM_90 = Tuning(  # measured on an H200
     vec_bits=512,
     vec_groups=2,
     multiprocessors=132,
+    vec_blocks=1 << 15,
+    vec_turns=4,
     tabled_elements=1 << 22,
     tabulate_threads=128,
     look_up_threads=1024,

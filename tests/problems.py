@@ -102,6 +102,7 @@ class Call:
     `large`: the kernel is chosen as for many elements; so many would take the reference too long. `staged`: and so is
     the form. `apart`: as where blocks make no clusters. `crowded`: as where many rows keep a GPU busy.
     `held`: the one schedule of stripes that may serve it, where one may. `tabled`: so many are looked up in a table.
+    `spread`: few rows may have a thread for each group of elements.
     """
 
     plan_class: type[Plan]
@@ -114,6 +115,7 @@ class Call:
     crowded: bool = True
     held: StripeVariant | None = None
     tabled: bool = False
+    spread: bool = True
 
     def plan(self, backend: BackendKind) -> Plan:
         fixed = {**dict(self.sizes), **dict(self.elements), **bounds(self.plan_class.operation)}
@@ -127,6 +129,8 @@ class Call:
             plan._kernels.many_blocks = 0
             if split is not None:
                 split.busy = split.few = 0
+        if not self.spread:
+            plan._kernels.few_spread_threads = 0
         if split is not None:
             split.dealt = 32  # so that some calls have more blocks
             split.enough = 1  # so that teams share blocks
@@ -270,8 +274,8 @@ def _most_elements(variant: Variant, operation: Operation) -> int:
     return 300_000 if operation.analysis.over else 60_000
 
 
-def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool, bool, StripeVariant | None, bool]:
-    """`large`, `staged`, `apart`, `crowded`, `held` and `tabled` of the calls that reach a schedule."""
+def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool, bool, StripeVariant | None, bool, bool]:
+    """`large`, `staged`, `apart`, `crowded`, `held`, `tabled` and `spread` of the calls that reach a schedule."""
     rows = isinstance(entry.variant, RowVariant)
     clusters = isinstance(entry.variant, ClusterVariant)
     columns = isinstance(entry.variant, SplitVariant) and entry.variant.lanes > 1
@@ -282,7 +286,8 @@ def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool, bool, Stripe
     crowded = not rows or entry.variant.crowded
     held = entry.variant if isinstance(entry.variant, StripeVariant) else None
     apart = rows or entry.variant is VEC
-    return many, is_alternative(entry), apart, crowded, held, entry.variant is TABULATE
+    spread = not few or entry.variant.chunks == 1
+    return many, is_alternative(entry), apart, crowded, held, entry.variant is TABULATE, spread
 
 
 def _lengths_of_stripes(operation: Operation, variant: StripeVariant) -> list[tuple]:

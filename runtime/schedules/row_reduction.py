@@ -94,11 +94,13 @@ class RowKernels(KernelGeometry):
             has devices sets it; the same for all of them, so that no call asks for its own.
         few_blocks: fewer leave a GPU idle: their rows have many threads.
         few_threads: threads of all rows, up to which these are few.
+        few_spread_threads: the same where threads have a group of elements each.
     """
 
     cluster_shared = TUNED.shared_bytes
     few_blocks = TUNED.few_blocks
     few_threads = TUNED.few_threads
+    few_spread_threads = TUNED.few_spread_threads
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         super().__init__(operation, types, sizes)
@@ -106,6 +108,8 @@ class RowKernels(KernelGeometry):
         self.along, self.block = operation.along, operation.block
         self.vectors = tuple([operation.runs_along(o) and not operation.in_runs(o) for o in operation.operands])
         self._variants = row_variants(operation, types)
+        if operation.analysis.draws:
+            self.few_spread_threads = self.few_threads
         self._of_few = [each for each in self._variants if each.kernel == FEW_ROWS]
         clusters = cluster_variants(operation)
         self._clusters = {mode: [each for each in clusters if each.mode is mode] for mode in RowMode}
@@ -151,9 +155,9 @@ class RowKernels(KernelGeometry):
 
     def _few(self, elements: int, count: int) -> RowVariant | None:
         """The schedule of few rows with so many elements, if so many rows are few."""
-        spread = self.few_threads if self.operation.analysis.draws else min(self.few_threads, TUNED.few_spread_threads)
         for each in self._of_few:
-            if each.elements == elements and count * each.threads <= (spread if each.chunks == 1 else self.few_threads):
+            most = min(self.few_threads, self.few_spread_threads) if each.chunks == 1 else self.few_threads
+            if each.elements == elements and count * each.threads <= most:
                 return each
         return None
 

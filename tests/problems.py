@@ -286,7 +286,7 @@ def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool, bool, Stripe
     crowded = not rows or entry.variant.crowded
     held = entry.variant if isinstance(entry.variant, StripeVariant) else None
     apart = rows or entry.variant is VEC
-    spread = not few or entry.variant.chunks == 1
+    spread = not few or entry.variant.spread > 1
     return many, is_alternative(entry), apart, crowded, held, entry.variant is TABULATE, spread
 
 

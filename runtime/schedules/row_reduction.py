@@ -156,7 +156,7 @@ class RowKernels(KernelGeometry):
     def _few(self, elements: int, count: int) -> RowVariant | None:
         """The schedule of few rows with so many elements, if so many rows are few."""
         for each in self._of_few:
-            most = min(self.few_threads, self.few_spread_threads) if each.chunks == 1 else self.few_threads
+            most = min(self.few_threads, self.few_spread_threads) if each.spread > 1 else self.few_threads
             if each.elements == elements and count * each.threads <= most:
                 return each
         return None

@@ -71,6 +71,11 @@ class RowVariant(Variant):
         return self.threads * self.chunks * GROUP
 
     @property
+    def spread(self) -> int:
+        """Threads that have groups of one accumulator; as in runtime/cuda/few_rows.cuh."""
+        return ACCUMULATOR_GROUPS if self.of_few and self.chunks == 1 else 1
+
+    @property
     def accumulators(self) -> int:
         """Accumulators of a thread; as in runtime/cuda/reduce.cuh."""
         return 2 if self.keep and self.chunks > ACCUMULATOR_GROUPS and self.threads < MOST_ACCUMULATORS else 1

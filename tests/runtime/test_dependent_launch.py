@@ -104,7 +104,7 @@ def test_kernels_of_few_are_dependent_launches_but_on_the_default_stream(driver,
     bf16 = {"input_element": "bf16", "weight_element": "bf16"}
     few = {
         "vec8_small": (skuda.ExpPlan, {"shape": (64, 64), "element": "bf16"}),
-        "few_rows64x4": (skuda.RmsNormPlan, {"n": (64,), "d": (2048,), **bf16}),
+        "few_rows256x1": (skuda.RmsNormPlan, {"n": (64,), "d": (2048,), **bf16}),
         "row32x4_unaligned": (skuda.RmsNormPlan, {"n": (64,), "d": (777,), **bf16}),
         "columns4_small": (skuda.AffinePerChannelPlan, {"outer": (64,), "c": 64, "inner": (), "element": "bf16"}),
         "along": (skuda.SumPlan, {"kept": (), "reduced": (1 << 16,), "element": "bf16"}),

@@ -182,7 +182,7 @@ def test_a_row_is_held_by_as_many_threads_as_its_sum_has_accumulators():
         for types in plan_class.operation.kernel_combinations():
             found = row_variants(plan_class.operation, types)
             for variant in found:
-                held = variant.threads * variant.accumulators
+                held = variant.threads * variant.accumulators // variant.spread
                 assert held == (accumulators(variant.elements) if variant.elements > GROUP else 1)
                 assert held == (accumulators(variant.elements - GROUP) if variant.elements > GROUP else 1)
             # Parts or stages take long rows where they may, and what few elements of a row tell any threads.

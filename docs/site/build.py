@@ -46,6 +46,7 @@ SPEED = {
     "evidence/speed.md": "evidence/speed.md",
     "evidence/kernels.md": "evidence/README.md",
     "evidence/limits.md": "evidence/limits.md",
+    "evidence/history.md": "evidence/history.md",
     "evidence/tried.md": "evidence/tried.md",
 }
 CHANGES = {"changes.md": "CHANGELOG.md", "stability.md": "docs/stability.md"}

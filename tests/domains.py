@@ -42,3 +42,17 @@ def bounds(operation: Operation) -> dict[str, float]:
         for attribute in operation.attributes
         if isinstance(attribute.default, float) and isinf(attribute.default)
     }
+
+
+def turned(operation: Operation) -> dict[str, float | bool]:
+    """Other values than their defaults for attributes of formulas, so that what they turn on and off is seen."""
+    found: dict[str, float | bool] = {}
+    for attribute in operation.attributes:
+        default = attribute.default
+        if attribute.type == "bool":
+            found[attribute.name] = not default
+        elif isinstance(default, float) and not isinf(default):
+            found[attribute.name] = default + 0.25
+        elif attribute.type == "i32" and isinstance(default, int):
+            found[attribute.name] = default + 1
+    return found

@@ -237,6 +237,27 @@ MUTATIONS = (
         "shifted vectors are read after the last element",
     ),
     Mutation(
+        CUDA + "vec.cuh",
+        "start += gridDim.x * u32(BLOCK))",
+        "start += 2 * gridDim.x * u32(BLOCK))",
+        moves("vectors of a long formula"),
+        "a block of a long formula leaves out every second share",
+    ),
+    Mutation(
+        CUDA + "reduce.cuh",
+        "groups[own + i * HOLDERS]",
+        "groups[own + i]",
+        moves("a thread for each group of few rows", "moments of such groups"),
+        "groups of several accumulators are added as if they were one's",
+    ),
+    Mutation(
+        CUDA + "cluster_row.cuh",
+        "      row.begin(Seq<K...>());",
+        "      row.begin(Seq<>());",
+        moves("columns that few calls read"),
+        "columns that few calls read are not loaded for the first shares",
+    ),
+    Mutation(
         CUDA + "groups.cuh",
         "::max(::min(start, length - STRETCH - MARGIN), MARGIN)",
         "::max(::min(start, length - STRETCH), MARGIN)",

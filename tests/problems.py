@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice, product
+from typing import Any
 
 import numpy as np
-from domains import bounds
+from domains import bounds, turned
 
 from skuda.arrays.views import CPU, View
 from skuda.errors import Unsupported
@@ -102,7 +103,8 @@ class Call:
     `large`: the kernel is chosen as for many elements; so many would take the reference too long. `staged`: and so is
     the form. `apart`: as where blocks make no clusters. `crowded`: as where many rows keep a GPU busy.
     `held`: the one schedule of stripes that may serve it, where one may. `tabled`: so many are looked up in a table.
-    `spread`: few rows may have a thread for each group of elements.
+    `spread`: few rows may have a thread for each group of elements. `turned`: attributes have other values than their
+    defaults.
     """
 
     plan_class: type[Plan]
@@ -116,10 +118,17 @@ class Call:
     held: StripeVariant | None = None
     tabled: bool = False
     spread: bool = True
+    turned: bool = False
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What its plan is selected by."""
+        operation = self.plan_class.operation
+        found = {**dict(self.sizes), **dict(self.elements), **bounds(operation)}
+        return found | turned(operation) if self.turned else found
 
     def plan(self, backend: BackendKind) -> Plan:
-        fixed = {**dict(self.sizes), **dict(self.elements), **bounds(self.plan_class.operation)}
-        descriptor = self.plan_class.descriptor_type(**fixed)
+        descriptor = self.plan_class.descriptor_type(**self.fields)
         plan = self.plan_class.select(descriptor, preference=backend)
         split = getattr(plan._kernels, "split", None)
         if self.large:

@@ -6,13 +6,13 @@ row of what reduces, so that most of what is expected is a finite number that te
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from zlib import crc32
 
 import ml_dtypes
 import numpy as np
-from domains import ALIKE, bounds, domain
+from domains import ALIKE, domain, turned
 from problems import Call, calls, plan_class_of
 
 from skuda.launch import registry
@@ -60,11 +60,13 @@ class Problem:
 def cases(sku: KernelSku, most: int = 3) -> list[Case]:
     """The calls that reach a kernel with what their operands hold.
 
-    Where there are one or two rows, or operands of one element, these are usual; one more case has unusual ones.
+    Where there are one or two rows, or operands of one element, these are usual; one more case has unusual ones. One
+    more has other attributes, where formulas have any.
     """
     found = [Case(call) for call in calls(sku, most)]
     few = [case.call for case in found if case.few]
-    return found + [Case(call, unusual=True) for call in few[-1:]]
+    others = [replace(case.call, turned=True) for case in found[-1:] if turned(case.call.plan_class.operation)]
+    return found + [Case(call, unusual=True) for call in few[-1:]] + [Case(call) for call in others]
 
 
 @dataclass(frozen=True)
@@ -105,14 +107,14 @@ class Case:
         read = {operand.name for operand in self.call.plan_class.operation.inputs}
         along = [(name, np.flatnonzero(np.array(at.strides) == 0)) for name, at in self.call.layouts if name in read]
         repeated = tuple([(name, tuple(axes.tolist())) for name, axes in along if axes.size])
-        return _problem(self.call.plan_class, self.call.sizes, self.call.elements, self.unusual, repeated)
+        fields = tuple(self.call.fields.items())
+        return _problem(self.call.plan_class, fields, self.unusual, repeated)
 
 
 @lru_cache(maxsize=48)  # kernels of the same types follow each other
-def _problem(plan_class: type[Plan], sizes: tuple, elements: tuple, unusual: bool, repeated: tuple = ()) -> Problem:
+def _problem(plan_class: type[Plan], fields: tuple, unusual: bool, repeated: tuple = ()) -> Problem:
     """`repeated`: the axes along which inputs lie so that they have one element."""
-    fields = {**dict(sizes), **dict(elements), **bounds(plan_class.operation)}
-    plan = plan_class.select(plan_class.descriptor_type(**fields), preference=BackendKind.REFERENCE)
+    plan = plan_class.select(plan_class.descriptor_type(**dict(fields)), preference=BackendKind.REFERENCE)
     known: dict[str, np.ndarray] = {}
     made = makers(plan)
     operations = [each.operation for each in (plan, *made) if each.operation.reduces]
@@ -223,7 +225,7 @@ def usual(array: np.ndarray, word: str, alike: bool = False, numbers: bool = Fal
 
 def lacking(cases: list[Case]) -> list[str]:
     """What is not usual enough of the cases of one kernel to tell a right result from a wrong one."""
-    found = [case.problem().usual for case in cases if not case.unusual and not case.single]
+    found = [case.problem().usual for case in cases if not (case.unusual or case.single or case.call.turned)]
     parts = {name: float(np.mean([each[name] for each in found])) for each in found[:1] for name in each}
     few = {name: part for name, part in parts.items() if part < _wanted(cases[0].problem().words[name])}
     return [f"{part:.0%} of {name} is usual, too few to tell by" for name, part in few.items()]

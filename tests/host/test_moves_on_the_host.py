@@ -59,6 +59,11 @@ def is_row(mode: RowMode, threads: int = 0, accumulators: int = 1, keep: bool = 
     return wanted
 
 
+def is_spread(found) -> bool:
+    """Whether several warps have a thread for each group of elements."""
+    return isinstance(found.variant, RowVariant) and found.variant.spread > 1 and found.variant.threads > 128
+
+
 def is_cluster(mode: RowMode, blocks: int):
     return lambda found: (
         isinstance(found.variant, ClusterVariant) and (found.variant.mode, found.variant.blocks) == (mode, blocks)
@@ -92,6 +97,9 @@ MOVES = {
     "rows and columns by way of shared memory": ("layer_norm", ("f32",), is_row(UNIT, 64)),
     "rows whose elements lie apart": ("log_softmax", ("f32",), is_row(STEPPED, 32)),
     "packed codes of misaligned rows": ("dynamic_quantize_per_token", ("f16", "s4"), is_row(UNIT, 32)),
+    "a thread for each group of few rows": ("softmax", ("f32",), is_spread),
+    "moments of such groups": ("layer_norm", ("f16",), is_spread),
+    "columns that few calls read": ("cross_entropy_stage3_backward", ("f32",), is_cluster(WHOLE, 8)),
     "sixteen blocks": ("softmax", ("f16",), is_cluster(WHOLE, 16)),
     "sixteen blocks and weights": ("rms_norm", ("f16",), is_cluster(WHOLE, 16)),
     "eight blocks": ("layer_norm", ("f32",), is_cluster(WHOLE, 8)),
@@ -117,6 +125,7 @@ MOVES = {
     "random numbers apart": ("gumbel_softmax_backward", ("f32",), is_row(WHOLE, 128)),
     "splits with indices": ("argmax", ("f16",), is_split("across", UNIT)),
     "vectors": ("quantize_per_token", ("f32", "u4"), variant(VEC)),
+    "vectors of a long formula": ("erfc", ("f32",), variant(VEC)),
     "shifted vectors": ("lerp", ("f16",), variant(SHIFTED)),
     "pitched vectors": ("quantize_per_token", ("f16", "s8"), variant(PITCHED)),
     "quotients of any number": ("quantize_per_token_backward", ("f16",), variant(VEC)),

@@ -123,6 +123,27 @@ def test_few_elements_are_spread_over_more_threads():
 
 
 @pytest.mark.parametrize(
+    "function, element, many, turns",
+    [
+        ("erfc", "f32", True, TUNED.vec_turns),
+        ("erfc", "f32", False, 1),
+        ("erfc", "f64", True, 1),
+        ("neg", "f32", True, 1),
+    ],
+)
+def test_blocks_of_many_elements_go_on_where_a_formula_is_long(function, element, many, turns):
+    plan_class = next(plan for plan in PLANS if plan.operation.function == function)
+    lanes, groups = 16 // DTYPES[element].storage.itemsize, 2
+    blocks = TUNED.vec_blocks if many else TUNED.vec_blocks - 1
+    numel = blocks * TUNED.elementwise_threads * lanes * groups
+    plan = plan_class.select(
+        plan_class.descriptor_type(shape=(numel,), element=element), preference=BackendKind.REFERENCE
+    )
+    geometry = plan._kernels.geometry(Layouts(((1,), (1,)), True, 0))
+    assert (geometry.variant, geometry.grid) == (VEC, -(-blocks // turns))
+
+
+@pytest.mark.parametrize(
     "length, group, variant",
     [
         (100, 1 << 40, "vec"),

@@ -281,7 +281,7 @@ MUTATIONS = (
     ),
     Mutation(
         CUDA + "reduce.cuh",
-        "return chunks > 4 && threads < ACCUMULATORS ? 2 : 1;",
+        "return chunks > ACCUMULATOR_GROUPS && threads < ACCUMULATORS ? 2 : 1;",
         "return 1;",
         where(HOST, "order_of_a_sum"),
         "the order of a sum, where threads have two accumulators",

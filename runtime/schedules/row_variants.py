@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from skuda.model.operation import Operation, Types
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import COMPUTE, Operation, Types
 from skuda.model.sku import Layout
 from skuda.model.sum_order import ACCUMULATOR_GROUPS, GROUP, MOST_ACCUMULATORS, accumulators, state_values
 from skuda.schedules.variant import CLUSTER_ARCH, TUNED, RowMode, Variant
@@ -150,8 +151,13 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     if operation.holds_alone:
         return tuple([variant for variant in found if variant.keep and variant.mode is not RowMode.STEPPED])
     if not split_variants(operation, types):
-        apart = operation.analysis.repeats, operation.analysis.draws
-        return _with_few(found, *apart) if takes_few_rows(operation) else found
+        if not takes_few_rows(operation):
+            return found
+        draws, bits = operation.analysis.draws, DTYPES[types[COMPUTE]].bits
+        least, most = TUNED.spread_threads
+        if draws:
+            most = TUNED.spread_bytes * 8 // bits // ACCUMULATOR_GROUPS
+        return _with_few(found, least, 0 if operation.analysis.repeats else most, draws)
     last = operation.space[-1]
     if operation.analysis.slabs or (last.name not in operation.along and not last.many):
         return ()
@@ -170,20 +176,20 @@ def takes_few_rows(operation: Operation) -> bool:
 
 
 @cache
-def _with_few(found: tuple[RowVariant, ...], repeats: bool, draws: bool) -> tuple[RowVariant, ...]:
-    """Schedules, and those for few rows: first those whose threads have a group of elements each. Of long rows these
-    have so many threads that waiting for each other takes longer, but where the code is long."""
+def _with_few(found: tuple[RowVariant, ...], least: int, most: int, draws: bool) -> tuple[RowVariant, ...]:
+    """Schedules, and those for few rows: first those whose threads have a group of elements each, of rows with `least`
+    to `most` accumulators. Of longer ones so many threads wait for each other; but where numbers are drawn, code is
+    long, and few threads wait for it longer."""
     held = [each for each in found if each.mode is RowMode.WHOLE and each.keep and not each.crowded]
-    least, most = TUNED.few_rows_threads
-    spread_least, spread_most = TUNED.spread_threads
+    fewest, highest = TUNED.few_rows_threads
     if draws:
-        spread_most = least = MOST_ACCUMULATORS // ACCUMULATOR_GROUPS
+        fewest = most + 1
     spread = [
         each.but(kernel=FEW_ROWS, suffix="x1", threads=each.threads * ACCUMULATOR_GROUPS, chunks=1)
         for each in held
-        if each.chunks == ACCUMULATOR_GROUPS and spread_least <= each.threads <= spread_most and not repeats
+        if each.chunks == ACCUMULATOR_GROUPS and least <= each.threads <= most
     ]
-    return (*found, *spread, *[each.but(kernel=FEW_ROWS) for each in held if least <= each.threads <= most])
+    return (*found, *spread, *[each.but(kernel=FEW_ROWS) for each in held if fewest <= each.threads <= highest])
 
 
 @cache

@@ -87,6 +87,8 @@ class Launch(Record):
         few_rows_threads: threads of a row, from and up to which such rows have schedules of their own.
         spread_threads: the same, where there is a thread for each group of elements in place of one for several.
         few_spread_threads: threads of all such rows, at most.
+        spread_bytes: bytes of values that these threads put into shared memory for a reduction, where random numbers
+            are made: there longer rows have so many threads too.
         short_row: elements of a row, up to which it is no work for several blocks.
 
         clusters: blocks of a cluster that holds a row, of each schedule.
@@ -181,6 +183,7 @@ class Launch(Record):
     few_rows_threads: tuple[int, int]
     spread_threads: tuple[int, int]
     few_spread_threads: int
+    spread_bytes: int
     short_row: int
     # Clusters.
     clusters: tuple[int, ...]
@@ -377,6 +380,7 @@ SM_90 = Tuning(  # measured on an H200
     few_rows_threads=(64, 512),
     spread_threads=(32, 64),
     few_spread_threads=1 << 16,
+    spread_bytes=2 << 10,
     short_row=1024,
     row_bytes_ahead=5 << 20,
     near_rows=512,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
+import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +14,8 @@ from functools import cache
 from importlib import resources
 from itertools import groupby
 from math import isinf
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import jinja2
@@ -52,21 +57,12 @@ STUB = Template("catalog.pyi.jinja", "__init__.pyi", "#%")
 
 def render(spec: Spec) -> dict[str, str]:
     """Every file of the package, by its path below it."""
-    files: dict[str, str] = {}
+    described = [[Described(each) for each in row.every] for row in spec.rows]
+    files = _by_two(spec, described) if _are_many(spec.rows) else _files_of(spec, described)
     stubs: list[Stub] = []
-    for row in spec.rows:
-        inputs = _row_inputs(row, spec)
-        every = [Described(each) for each in row.every]
-        context = {"row": every[0].heading(spec.file_name), "programs": every[0].programs}
-        files[PAGE.path.format(name=row.name)] = _rendered(PAGE, context, inputs)
-        context["sections"] = [_section(each.row) for each in every]
-        files[SOURCE.path.format(name=row.name)] = _rendered(SOURCE, context, inputs)
+    for every in described:
         rows = {program.backward: program for program in every[0].programs}
         stubs += [Stub(program, rows[program.backward]) for each in every for program in each.programs]
-        programs = [program for each in every for program in each.in_plans]
-        whole = next(each for each in programs if each.operation.is_whole)
-        context |= {"programs": programs, "whole": whole, "imports": imports_of(programs)}
-        files[PLANS.path.format(name=row.name)] = _rendered(PLANS, context, inputs)
     names = tuple(row.name for row in spec.rows)
     forms = {row.name: tuple(form.name for form in row.every[1:]) for row in spec.rows if row.every[1:]}
     gradients = gradients_of(spec)
@@ -78,6 +74,50 @@ def render(spec: Spec) -> dict[str, str]:
     files["plans/__init__.py"] = ""
     files["ops.schema.json"] = schema_text()
     return dict(sorted(files.items()))
+
+
+def _files_of(spec: Spec, described: Sequence[Sequence[Described]], part: slice = slice(None)) -> dict[str, str]:
+    """The files of some rows."""
+    files: dict[str, str] = {}
+    for row, every in zip(spec.rows[part], described[part], strict=True):
+        inputs = _row_inputs(row, spec)
+        context = {"row": every[0].heading(spec.file_name), "programs": every[0].programs}
+        files[PAGE.path.format(name=row.name)] = _rendered(PAGE, context, inputs)
+        context["sections"] = [_section(each.row) for each in every]
+        files[SOURCE.path.format(name=row.name)] = _rendered(SOURCE, context, inputs)
+        programs = [program for each in every for program in each.in_plans]
+        whole = next(each for each in programs if each.operation.is_whole)
+        context |= {"programs": programs, "whole": whole, "imports": imports_of(programs)}
+        files[PLANS.path.format(name=row.name)] = _rendered(PLANS, context, inputs)
+    return files
+
+
+def _are_many(rows: Sequence[Row]) -> bool:
+    """Whether another process is worth its while. It starts as a copy of this one, which has no other threads then."""
+    return sys.platform == "linux" and len(rows) > 50 and (os.cpu_count() or 1) > 1 and threading.active_count() == 1
+
+
+_FIRST, _SECOND = slice(0, None, 2), slice(1, None, 2)
+
+
+def _by_two(spec: Spec, described: Sequence[Sequence[Described]]) -> dict[str, str]:
+    """The files of all rows, every second one by another process; or by this one, if that ended without them."""
+    context = get_context("fork")  # what it is given is not copied
+    receiver, sender = context.Pipe(duplex=False)
+    other = context.Process(target=_send, args=(sender, spec, described), daemon=True)
+    other.start()
+    sender.close()
+    files = _files_of(spec, described, _FIRST)
+    try:
+        return files | receiver.recv()
+    except EOFError:
+        return files | _files_of(spec, described, _SECOND)
+    finally:
+        other.join()
+
+
+def _send(sender: Connection, spec: Spec, described: Sequence[Sequence[Described]]) -> None:
+    sender.send(_files_of(spec, described, _SECOND))
 
 
 def gradients_of(spec: Spec) -> tuple[str, ...]:

@@ -198,10 +198,12 @@ def test_short_rows_across_that_lie_along_three_axes(function, length, mode, tmp
 
 
 def test_what_the_moves_are_tried_on():
-    """Rows of more segments than a cluster has teams, odd ends of packed pairs, and stages with a workspace."""
+    """Rows of more segments than a cluster has teams, smoothed labels, odd ends of packed pairs, stages with a workspace."""
     for move in ("sixteen blocks", "sixteen blocks and weights"):
         lengths = [prod(np.atleast_1d(dict(case.call.sizes)["d"])) for case in cases(first(*MOVES[move]))]
         assert max(lengths) > 4 * 65536  # four teams take a segment each
+    weighted = first(*MOVES["columns that few calls read"])
+    assert {dict(case.call.fields).get("label_smoothing", 0) for case in cases(weighted)} == {0, 0.25}
     tile = first(*MOVES["a tile with packed pairs"])
     assert any(dict(case.call.sizes)["d"] % 2 for case in cases(tile))
     stages = first(*MOVES["values between stages"])

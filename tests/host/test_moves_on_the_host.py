@@ -198,7 +198,7 @@ def test_short_rows_across_that_lie_along_three_axes(function, length, mode, tmp
 
 
 def test_what_the_moves_are_tried_on():
-    """Rows of more segments than a cluster has teams, smoothed labels, odd ends of packed pairs, stages with a workspace."""
+    """Rows of more segments than a cluster has teams, smoothed labels, odd ends of pairs, stages with a workspace."""
     for move in ("sixteen blocks", "sixteen blocks and weights"):
         lengths = [prod(np.atleast_1d(dict(case.call.sizes)["d"])) for case in cases(first(*MOVES[move]))]
         assert max(lengths) > 4 * 65536  # four teams take a segment each

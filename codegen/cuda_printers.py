@@ -33,7 +33,7 @@ def is_costly(*nodes: Node) -> bool:
 
 def makes_random(node: Node) -> bool:
     """Whether a value is made of random numbers."""
-    return any(part.op in RANDOM for part in node.parts())
+    return bool(node.intrinsics() & RANDOM)
 
 
 def _branches(node: Node, chosen: Collection[str]) -> bool:

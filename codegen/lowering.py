@@ -95,8 +95,8 @@ def _falls(node: Node) -> bool:
     return ends_of(node)[1] <= 0
 
 
-def _is_above(node: Node) -> bool:
-    """Whether it is a logarithm of 1 or more, to which either zero may be added: it is not -0."""
+def _is_never_minus_zero(node: Node) -> bool:
+    """Whether it is a logarithm of 1 or more, so that either zero may be added to it."""
     return node.op == "log1pexp"
 
 
@@ -161,8 +161,9 @@ LOWERINGS = (
     Lowering("clamp(x, least, most)", "bounded({x}, {least}, {most})", ELEMENTS, when=_LITERAL_BOUNDS),
     Lowering("max(x, least)", "at_least({x}, {least})", ELEMENTS, when={"least": _is_literal}),
     Lowering("min(x, most)", "at_most({x}, {most})", ELEMENTS, when={"most": _is_literal}),
-    Lowering("where(x > y, x, y) + u", "at_least({x}, {y}) + {u}", ELEMENTS, when={"u": _is_above}),
-    Lowering("fma(s, u, where(x > y, x, y))", "::fused({s}, {u}, at_least({x}, {y}))", ELEMENTS, when={"u": _is_above}),
+    Lowering("where(x > y, x, y) + u", "at_least({x}, {y}) + {u}", ELEMENTS, when={"u": _is_never_minus_zero}),
+    Lowering("fma(s, u, where(x > y, x, y))", "::fused({s}, {u}, at_least({x}, {y}))", ELEMENTS,
+             when={"u": _is_never_minus_zero}),
     Lowering("clamp(x, least, most)", "{object}.template value<FAST>({x})", (Site.ELEMENTWISE,), ("least", "most"),
              ("x",), "Bounds<C>", within="{object}.within", when=_BOUNDS_BUT_ZEROS),
     # Random numbers are shares of so many: these are compared as integers.

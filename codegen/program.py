@@ -78,8 +78,8 @@ class Program:
 
     @property
     def draws(self) -> bool:
-        """Whether it makes random numbers."""
-        return any(part.op in RANDOM for node in self.formulas.values() for part in node.parts())
+        """Whether it reduces rows and makes random numbers."""
+        return bool(self.reductions) and any(node.intrinsics() & RANDOM for node in self.formulas.values())
 
     @property
     def split_reductions(self) -> tuple[Reduced, ...]:

@@ -400,8 +400,9 @@ class RowReader(Formulas):
         operation = analysed(operation, of_some=program.of_some)
         split, scans = program.split_reductions, len(program.scans)
         program = replace(program, operation=analysed(operation, split=split, updated=program.updated, scans=scans))
-        repeats, draws = program.repeats, program.draws and bool(program.reductions)
-        program = replace(program, operation=analysed(program.operation, repeats=repeats, draws=draws))
+        program = replace(
+            program, operation=analysed(program.operation, repeats=program.repeats, draws=program.draws)
+        )
         whole = analysed(program.operation, reductions=program.passed_over)
         program = replace(program, operation=whole)
         if not is_staged(program):

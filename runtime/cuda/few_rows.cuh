@@ -44,7 +44,7 @@ template <typename P>
 using FewRowsArgs =
     RowArgsOf<P, RowsApart, typename FewOperands<typename P::Inputs, typename P::Attributes, typename P::Outputs>::Args>;
 
-// Threads that hold one chunk each share accumulators: a thread has few instructions, and waits for few.
+// Where threads hold one chunk each, several share an accumulator: a thread has fewer instructions to fetch.
 template <typename P, int THREADS, int CHUNKS> struct FewRowsSchedule : RowSchedule<P, THREADS, CHUNKS, true, WHOLE> {
   using Base = RowSchedule<P, THREADS, CHUNKS, true, WHOLE>;
   using Operands = typename Base::Operands;

@@ -49,8 +49,8 @@ __device__ constexpr int accumulators_each(int threads, int chunks) {
   return chunks > ACCUMULATOR_GROUPS && threads < ACCUMULATORS ? 2 : 1;
 }
 
-// What a thread has of a row that THREADS hold: one or two of its accumulators. SPREAD: of how many threads each has a
-// group of the same accumulator, the first HOLDERS the first ones.
+// What a thread has of a row that THREADS hold: one or two of its accumulators. SPREAD: threads that have one group each
+// of the same accumulator; their numbers are HOLDERS apart.
 template <typename How, typename V, int THREADS, int EACH = 1, int SPREAD = 1> struct Partial {
   static constexpr int WARPS = THREADS / 32, HOLDERS = THREADS / SPREAD;
   static constexpr bool TWO = EACH == 2 && ordered<How>;

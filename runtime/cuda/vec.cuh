@@ -79,7 +79,8 @@ template <typename P, int N> __device__ inline void draw(const VecArgs<P>& args)
       args, [&](const auto& output, auto& share) { store_shares(output.data + warp, share, count); }, out);
 }
 
-// LANES neighbours from `begin` on, and GROUPS - 1 times as many, a block's apart, whatever runs they lie in.
+// A thread's vectors: LANES neighbours from `begin` on, GROUPS times, as far apart as a block's threads reach, whatever
+// runs they lie in.
 template <typename P, int LANES, int GROUPS, int LAYOUT>
 __device__ inline void take_vectors(const VecArgs<P>& args, i32 begin) {
   using E = Elementwise<P>;
@@ -176,7 +177,8 @@ __device__ inline void take_vectors(const VecArgs<P>& args, i32 begin) {
   }
 }
 
-// One row. Of a long formula blocks may go on, all of a block or none: what a thread does once serves more elements.
+// One row. Where a formula is long there may be fewer blocks than shares. Then each takes several, so that what a thread
+// does once serves more elements. All threads of a block go on, or none.
 template <typename P, int LANES, int GROUPS, int LAYOUT>
 __global__ void __launch_bounds__(vec_threads(LAYOUT)) vec(const __grid_constant__ VecArgs<P> args) {
   using E = Elementwise<P>;

@@ -151,13 +151,8 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     if operation.holds_alone:
         return tuple([variant for variant in found if variant.keep and variant.mode is not RowMode.STEPPED])
     if not split_variants(operation, types):
-        if not takes_few_rows(operation):
-            return found
-        draws, bits = operation.analysis.draws, DTYPES[types[COMPUTE]].bits
-        least, most = TUNED.spread_threads
-        if draws:
-            most = TUNED.spread_bytes * 8 // bits // ACCUMULATOR_GROUPS
-        return _with_few(found, least, 0 if operation.analysis.repeats else most, draws)
+        few = takes_few_rows(operation)
+        return _with_few(found, _most_spread(operation, types), operation.analysis.draws) if few else found
     last = operation.space[-1]
     if operation.analysis.slabs or (last.name not in operation.along and not last.many):
         return ()
@@ -175,19 +170,30 @@ def takes_few_rows(operation: Operation) -> bool:
     return bool(analysis.over and not apart and not operation.has_runs)
 
 
+def _most_spread(operation: Operation, types: Types) -> int:
+    """Accumulators of a row, up to which few rows have a thread for each group of elements; 0 where none have.
+
+    Of longer rows so many threads wait for each other, and so they do in each pass that is repeated. But where random
+    numbers are made, code is long, and few threads wait for it longer: there shared memory sets the limit.
+    """
+    if operation.analysis.repeats:
+        return 0
+    if operation.analysis.draws:
+        return TUNED.spread_bytes * 8 // DTYPES[types[COMPUTE]].bits // ACCUMULATOR_GROUPS
+    return TUNED.spread_threads[1]
+
+
 @cache
-def _with_few(found: tuple[RowVariant, ...], least: int, most: int, draws: bool) -> tuple[RowVariant, ...]:
-    """Schedules, and those for few rows: first those whose threads have a group of elements each, of rows with `least`
-    to `most` accumulators. Of longer ones so many threads wait for each other; but where numbers are drawn, code is
-    long, and few threads wait for it longer."""
+def _with_few(found: tuple[RowVariant, ...], most_spread: int, draws: bool) -> tuple[RowVariant, ...]:
+    """Schedules, and those for few rows: first those whose threads have a group of elements each."""
     held = [each for each in found if each.mode is RowMode.WHOLE and each.keep and not each.crowded]
     fewest, highest = TUNED.few_rows_threads
     if draws:
-        fewest = most + 1
+        fewest = most_spread + 1
     spread = [
         each.but(kernel=FEW_ROWS, suffix="x1", threads=each.threads * ACCUMULATOR_GROUPS, chunks=1)
         for each in held
-        if each.chunks == ACCUMULATOR_GROUPS and least <= each.threads <= most
+        if each.chunks == ACCUMULATOR_GROUPS and TUNED.spread_threads[0] <= each.threads <= most_spread
     ]
     return (*found, *spread, *[each.but(kernel=FEW_ROWS) for each in held if fewest <= each.threads <= highest])
 

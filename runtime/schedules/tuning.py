@@ -36,8 +36,8 @@ class Launch(Record):
         vec_bits: bits of loads that a thread of `vec` has under way.
         vec_groups: vectors that it takes, at most.
         multiprocessors: of a GPU, where nobody asks a device.
-        vec_blocks: blocks of `vec`, from which on those of long formulas go on,
-        vec_turns: and how often such a block begins again.
+        vec_blocks: blocks of `vec`, from which on there are fewer where formulas are long,
+        vec_turns: and shares that each of these takes, one after the other.
         tabled_elements: elements from which on the results of a function of 16 bits are looked up.
         tabulate_threads: threads of a block of `tabulate`.
         look_up_threads: threads of a block of `look_up`; a multiprocessor has one.

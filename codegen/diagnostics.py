@@ -34,7 +34,9 @@ class Place:
 
 
 @dataclass(frozen=True)
-class _Mistake:
+class Mistake:
+    """What is wrong at a place, and what would help."""
+
     place: Place
     message: str
     help: str | None
@@ -53,11 +55,19 @@ class Diagnostics:
         self.file_name = file_name
         self.done = done
         self.lines = split_lines(text)
-        self._mistakes: list[_Mistake] = []
+        self._mistakes: list[Mistake] = []
 
     def error(self, place: Place, message: str, help: str | None = None) -> None:
         """Add a mistake."""
-        self._mistakes.append(_Mistake(place, message, help))
+        self._mistakes.append(Mistake(place, message, help))
+
+    def add(self, mistakes: Iterable[Mistake]) -> None:
+        """Add mistakes that `since` has told of another copy of these."""
+        self._mistakes += mistakes
+
+    def since(self, count: int) -> list[Mistake]:
+        """Those that were added after there were so many."""
+        return self._mistakes[count:]
 
     def __len__(self) -> int:
         """How often `error` was called: it grows with each mistake, also with one that is there already."""
@@ -86,7 +96,7 @@ class Diagnostics:
         if self._mistakes:
             raise SpecError(self.render())
 
-    def _block(self, mistake: _Mistake) -> str:
+    def _block(self, mistake: Mistake) -> str:
         place = mistake.place
         rows = [f"{escaped(self.file_name)}:{place.line}:{place.column}: error: {_cut(mistake.message)}"]
         gutter = " " * (len(str(place.line)) + 2)

@@ -67,6 +67,11 @@ class Node:
     place: Place | None = field(default=None, compare=False, repr=False)
     precise_as: str = field(default="", compare=False, repr=False)
 
+    def __reduce__(self) -> tuple[type[Node], tuple[Any, ...]]:
+        """For another process: without what was found of it, which may hold the node itself."""
+        made_of = self.op, self.args, self.kind, self.dims, self.bits, self.text, self.place, self.precise_as
+        return Node, made_of
+
     @found_once
     def __hash__(self) -> int:
         """Of all but the place."""

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gc
-import os
 import re
-import sys
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,8 +11,6 @@ from functools import cache
 from importlib import resources
 from itertools import groupby
 from math import isinf
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import jinja2
@@ -30,6 +25,7 @@ from skuda.codegen.program import Program, Row, Spec
 from skuda.codegen.row_program import RowProgram, SlabProgram
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stubs import Stub
+from skuda.codegen.two_processes import in_halves
 from skuda.model.operation import SECTION, Analysis, Attribute, Choice, Operand, Operation, Over, Reduced
 from skuda.model.records import Record
 from skuda.model.sku import Direction
@@ -58,7 +54,8 @@ STUB = Template("catalog.pyi.jinja", "__init__.pyi", "#%")
 def render(spec: Spec) -> dict[str, str]:
     """Every file of the package, by its path below it."""
     described = [[Described(each) for each in row.every] for row in spec.rows]
-    files = _by_two(spec, described) if _are_many(spec.rows) else _files_of(spec, described)
+    halves = in_halves(len(spec.rows), lambda part: _files_of(spec, described, part))
+    files = halves[0] | halves[1] if halves else _files_of(spec, described)
     stubs: list[Stub] = []
     for every in described:
         rows = {program.backward: program for program in every[0].programs}
@@ -90,34 +87,6 @@ def _files_of(spec: Spec, described: Sequence[Sequence[Described]], part: slice 
         context |= {"programs": programs, "whole": whole, "imports": imports_of(programs)}
         files[PLANS.path.format(name=row.name)] = _rendered(PLANS, context, inputs)
     return files
-
-
-def _are_many(rows: Sequence[Row]) -> bool:
-    """Whether another process is worth its while. It starts as a copy of this one, which has no other threads then."""
-    return sys.platform == "linux" and len(rows) > 50 and (os.cpu_count() or 1) > 1 and threading.active_count() == 1
-
-
-_FIRST, _SECOND = slice(0, None, 2), slice(1, None, 2)
-
-
-def _by_two(spec: Spec, described: Sequence[Sequence[Described]]) -> dict[str, str]:
-    """The files of all rows, every second one by another process; or by this one, if that ended without them."""
-    context = get_context("fork")  # what it is given is not copied
-    receiver, sender = context.Pipe(duplex=False)
-    other = context.Process(target=_send, args=(sender, spec, described), daemon=True)
-    other.start()
-    sender.close()
-    files = _files_of(spec, described, _FIRST)
-    try:
-        return files | receiver.recv()
-    except EOFError:
-        return files | _files_of(spec, described, _SECOND)
-    finally:
-        other.join()
-
-
-def _send(sender: Connection, spec: Spec, described: Sequence[Sequence[Described]]) -> None:
-    sender.send(_files_of(spec, described, _SECOND))
 
 
 def gradients_of(spec: Spec) -> tuple[str, ...]:

@@ -6,12 +6,15 @@ All mistakes of a file are reported together, each at its place; a spec with a m
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import chain, zip_longest
 from pathlib import Path
+from typing import Any
 
 from skuda.codegen import forms
-from skuda.codegen.diagnostics import Diagnostics
+from skuda.codegen.diagnostics import Diagnostics, Mistake
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.library import functions_text
 from skuda.codegen.names import check_identifier, check_name
@@ -21,6 +24,7 @@ from skuda.codegen.reductions import COUNT, REDUCTION_NAMES, SCAN_NAMES
 from skuda.codegen.row_reader import RowReader
 from skuda.codegen.syntax import check_function
 from skuda.codegen.tree_reader import TreeReader
+from skuda.codegen.two_processes import in_halves
 from skuda.codegen.yaml_tree import Mapping, Text, read
 from skuda.errors import SpecError
 
@@ -123,18 +127,26 @@ class _FileReader(TreeReader):
             self.error(tree.place, "the file has no `ops:`", "write `ops:` and the operations under it")
             return []
         operations = self.mapping(sections["ops"], "`ops:`")
-        rows = []
         classes: dict[str, str] = {}
-        for name, body in operations:
+        for name, _ in operations:
             named = check_name(name, self.diagnostics)
             twin = classes.setdefault("".join(map(str.capitalize, name.value.split("_"))), name.value)
             if named and twin != name.value:
                 message = f"`{name.value}` and `{twin}` give their plans the same name"
                 self.error(name.place, message, "rename one")
-            row = self.row(name, body)
-            if row is not None:
-                rows.append(row)
-        return rows
+        halves = in_halves(len(operations), lambda part: self._rows(operations[part]))
+        if halves is None:
+            return [row for row in self._rows(operations)[0] if row is not None]
+        (rows, _), (others, mistakes) = halves
+        self.diagnostics.add(mistakes)
+        between = chain.from_iterable(zip_longest(rows, others))
+        return [row for row in between if row is not None]
+
+    def _rows(self, operations: Sequence[tuple[Text, Any]]) -> tuple[list[Row | None], list[Mistake]]:
+        """Some operations, None for those that have a mistake; and these mistakes, which have been reported."""
+        before = len(self.diagnostics)
+        rows = [self.row(*each) for each in operations]
+        return rows, self.diagnostics.since(before)
 
     def row(self, name: Text, body) -> Row | None:
         """One operation; None where it has a mistake, which has been reported."""

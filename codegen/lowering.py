@@ -166,6 +166,10 @@ LOWERINGS = (
              when={"u": _is_never_minus_zero}),
     Lowering("clamp(x, least, most)", "{object}.template value<FAST>({x})", (Site.ELEMENTWISE,), ("least", "most"),
              ("x",), "Bounds<C>", within="{object}.within", when=_BOUNDS_BUT_ZEROS),
+    # Angles that are not far from 0 have no branch.
+    *(Lowering(f"{name}(x)", f"{becomes}_in{{precise}}<FAST{{precision}}>({{x}})", (Site.ELEMENTWISE,), each=("x",),
+               within="is_near_angle({x})")
+      for name, becomes in (("sin", "sine"), ("cos", "cosine"), ("tan", "tangent"))),
     # Random numbers are shares of so many: these are compared as integers.
     Lowering("random_uniform(h, low, place) >= s", "{object}.reached_by({h}, {low}, {place})", ELEMENTS, ("s",),
              ("place",), "LeastShare<C>"),

@@ -808,6 +808,27 @@ MUTATIONS = (
     ),
     Mutation(
         CUDA + "random.cuh",
+        "return each | (u32(random_bits(seed, offset, index)) > below);",
+        "return u32(random_bits(seed, offset, index)) > below;",
+        where("tests/host/test_random_on_the_host.py", "compared"),
+        "no random number of f32 reaches 0",
+    ),
+    Mutation(
+        CUDA + "trigonometric.cuh",
+        "return FAST == FAST_WITHIN ? near_cosine(x) : cosine(x);",
+        "return near_cosine(x);",
+        where("tests/host/test_functions_on_the_host.py", "angles"),
+        "a cosine beside one of a small angle takes its angle for small",
+    ),
+    Mutation(
+        "codegen/nodes.py",
+        "made_of = self.op, self.args, self.kind, self.dims, self.bits, self.text, self.place, self.precise_as",
+        "made_of = self.op, self.args, self.kind, self.dims, self.bits, self.text, self.place",
+        where("tests/codegen/test_two_processes.py"),
+        "what another process reads is computed as precisely as f32 needs where f16 is stored",
+    ),
+    Mutation(
+        CUDA + "random.cuh",
         "s > C(0) ? ceil(s * uniform_shares<C>::all) : C(0)) {}",
         "s > C(0) ? floor(s * uniform_shares<C>::all) : C(0)) {}",
         where("tests/host/test_random_on_the_host.py"),

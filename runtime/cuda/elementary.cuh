@@ -124,9 +124,11 @@ __device__ inline f64 ln2_high(f64) { return 0x1.62e42feep-1; }
 __device__ inline f32 ln2_low(f32) { return 0x1.7f7d1cp-20f; }
 __device__ inline f64 ln2_low(f64) { return 0x1.a39ef35793c76p-33; }
 
-// A logarithm where its argument is not above 0 and finite. A quotient by 0 would be computed, slowly.
+// A logarithm where its argument is not above 0 and finite. A quotient by 0 would be computed, slowly. In f32 a product
+// and a sum of infinities tell the rest apart.
 __device__ inline f32 logarithm_end(f32 x) {
-  return x == 0.0f ? __int_as_float(0xff800000) : x < 0.0f ? __int_as_float(0x7fffffff) : x;
+  const f32 beyond = __int_as_float(0x7f800000);
+  return chosen(x == 0.0f, -beyond, fused(x, beyond, beyond));
 }
 __device__ inline f64 logarithm_end(f64 x) {
   return x == 0.0 ? __longlong_as_double(0xfff0000000000000ll)
@@ -148,7 +150,7 @@ __device__ inline f64 sure_logarithm(f64 x) {
   const f64 rest = s * (half + z * logarithm_polynomial(z)) + k * ln2_low(x);
   return k * ln2_high(x) - ((half - rest) - f);
 }
-template <typename C> __device__ inline C logarithm(C x) {
-  const C value = sure_logarithm(x);
-  return x > C(0) && is_finite(x) ? value : logarithm_end(x);
+__device__ inline f32 logarithm(f32 x) {
+  return chosen(x > 0.0f && is_finite(x), sure_logarithm(x), logarithm_end(x));
 }
+__device__ inline f64 logarithm(f64 x) { return x > 0.0 && is_finite(x) ? sure_logarithm(x) : logarithm_end(x); }

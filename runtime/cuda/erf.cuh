@@ -206,7 +206,7 @@ __device__ inline f32 error_function(f32 x) {
   const f32 minus = fused(-erf_power(t), t, -t), power = exponential_power(minus), k = power - 0x1.8p23f;
   const f32 grown = exponential_rise(reduced(minus, k));
   const f32 two = __int_as_float(i32((u32(__float_as_int(power)) << 23) + 0x3f800000u));
-  return copysign(t < 0.921875f ? near : fused(-two, grown, 1.0f - two), x);
+  return copysign(chosen(t < 0.921875f, near, fused(-two, grown, 1.0f - two)), x);
 }
 __device__ inline f64 error_function(f64 x) {
   const f64 size = at_most(absolute(x), 5.95), near = erf_polynomial(size * size) * size + size;

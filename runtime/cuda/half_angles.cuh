@@ -73,8 +73,8 @@ __device__ inline f32 tangent_polynomial(bf16, f32 z) {
   return fused_polynomial(z, 0x1.84765cp-4f, 0x1.d8ce9ep-4f, 0x1.57bd3ap-2f, 0x1.fff9e2p-1f);
 }
 // x = k pi / 2 + r; for an odd k it is that of r, divided into -1.
-template <typename T> __device__ inline f32 half_tangent_of(f32 x) {
-  if (!(absolute(x) <= TURNED_END)) return far_tangent(x);
+template <int FAST, typename T> __device__ inline f32 half_tangent_of(f32 x) {
+  if (FAST != FAST_WITHIN && !is_near_angle(x)) return far_tangent(x);
   const f32 power = fused(x, 0x1.45f306p-1f, 0x1.8p23f), k = power - 0x1.8p23f;
   const f32 r = left_of(x, k, -0x1.921fb4p+0f, -0x1.4442dp-24f, -0x1.84698ap-48f);
   const f32 value = r * tangent_polynomial(T(), r * r), turned = -inverse(value);
@@ -90,15 +90,15 @@ __device__ inline f32 half_sine_polynomial(f32 z) {
   return fused_polynomial(z, -0x1.82b9d8p-13f, 0x1.10502cp-7f, -0x1.554ed8p-3f, 0x1.ffffdcp-1f);
 }
 // x = k pi + r
-__device__ inline f32 half_sine(f32 x) {
-  if (!(absolute(x) <= TURNED_END)) return far_sine(x);
+template <int FAST> __device__ inline f32 half_sine(f32 x) {
+  if (FAST != FAST_WITHIN && !is_near_angle(x)) return far_sine(x);
   const f32 power = fused(x, 0x1.45f306p-2f, 0x1.8p23f), k = power - 0x1.8p23f;
   const f32 r = left_of(x, k, -0x1.921fb4p+1f, -0x1.4442dp-23f, -0x1.84698ap-47f);
   return changed_by(power, r * half_sine_polynomial(r * r));
 }
 // x = (k + 1/2) pi - r
-__device__ inline f32 half_cosine(f32 x) {
-  if (!(absolute(x) <= TURNED_END)) return far_cosine(x);
+template <int FAST> __device__ inline f32 half_cosine(f32 x) {
+  if (FAST != FAST_WITHIN && !is_near_angle(x)) return far_cosine(x);
   const f32 power = fused(x, 0x1.45f306p-2f, -0.5f) + 0x1.8p23f, k = (power - 0x1.8p23f) + 0.5f;
   const f32 r = left_of(-x, k, 0x1.921fb4p+1f, 0x1.4442dp-23f, 0x1.84698ap-47f);
   return changed_by(power, r * half_sine_polynomial(r * r));
@@ -121,15 +121,18 @@ template <typename T, typename C> __device__ inline C arccosine_as(C x) {
   if constexpr (HALF<T>) return half_arccosine<T>(x);
   else return arccosine(x);
 }
-template <typename T, typename C> __device__ inline C tangent_as(C x) {
-  if constexpr (HALF<T>) return half_tangent_of<T>(x);
-  else return tangent(x);
+template <int FAST, typename T, typename C> __device__ inline C tangent_in_as(C x) {
+  if constexpr (HALF<T>) return half_tangent_of<FAST, T>(x);
+  else return tangent_in<FAST>(x);
 }
-template <typename T, typename C> __device__ inline C sine_as(C x) {
-  if constexpr (HALF<T>) return half_sine(x);
-  else return sine(x);
+template <int FAST, typename T, typename C> __device__ inline C sine_in_as(C x) {
+  if constexpr (HALF<T>) return half_sine<FAST>(x);
+  else return sine_in<FAST>(x);
 }
-template <typename T, typename C> __device__ inline C cosine_as(C x) {
-  if constexpr (HALF<T>) return half_cosine(x);
-  else return cosine(x);
+template <int FAST, typename T, typename C> __device__ inline C cosine_in_as(C x) {
+  if constexpr (HALF<T>) return half_cosine<FAST>(x);
+  else return cosine_in<FAST>(x);
 }
+template <typename T, typename C> __device__ inline C tangent_as(C x) { return tangent_in_as<GENERAL, T>(x); }
+template <typename T, typename C> __device__ inline C sine_as(C x) { return sine_in_as<GENERAL, T>(x); }
+template <typename T, typename C> __device__ inline C cosine_as(C x) { return cosine_in_as<GENERAL, T>(x); }

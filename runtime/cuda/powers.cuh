@@ -316,32 +316,31 @@ __device__ inline f32 exponential_less_one(f32 x) {
 
 // k unit + log(1 + g) scale of x = 2^k (1 + g); unit and scale in two parts each, the first of unit with few digits.
 __device__ inline f32 scaled_logarithm(f32 x, f32 unit, f32 unit_rest, f32 scale, f32 scale_rest) {
-  if (!(x > 0.0f) || is_inf(x)) return logarithm_end(x);
   f32 k;
   const f32 g = mantissa(x, k) - 1.0f, square = g * g, bent = fused(square * g, one_plus_polynomial(g), -0.5f * square);
   const f32 near = g * scale, near_rest = fused(-0.5f * scale, fused(g, g, -square), fused(g, scale, -near));
-  const f32 small = fused(bent, scale, fused(g, scale_rest, fused(k, unit_rest, near_rest)));
-  const f32 whole = k * unit, value = whole + near;
-  return value + (((whole - value) + near) + small);
+  const f32 rest = unit_rest == 0.0f ? near_rest : fused(k, unit_rest, near_rest);
+  const f32 small = fused(bent, scale, fused(g, scale_rest, rest));
+  const f32 whole = k * unit, value = whole + near, result = value + (((whole - value) + near) + small);
+  return chosen(x > 0.0f && is_finite(x), result, logarithm_end(x));
 }
 __device__ inline f32 logarithm2(f32 x) { return scaled_logarithm(x, 1.0f, 0.0f, 0x1.715476p+0f, 0x1.4ae0cp-26f); }
 __device__ inline f32 logarithm10(f32 x) {
   return scaled_logarithm(x, 0x1.344p-2f, 0x1.3509f8p-18f, 0x1.bcb7b2p-2f, -0x1.5b235ep-27f);
 }
-// 1 + x = 2^k (1 + g), with what that sum lost; for a finite x above -1.
+// 1 + x = 2^k (1 + g), where g = x 2^-k + (2^-k - 1), with what that sum lost; for a finite x above -1.
 __device__ inline f32 logarithm_one_plus_near(f32 x) {
-  const f32 sum = 1.0f + x, lost = minimum(x, 1.0f) - (sum - maximum(x, 1.0f));
-  const i32 above = __float_as_int(sum) - 0x3f3504f3, power = above >> 23;
-  const f32 k = f32(power), from = __int_as_float((above & 0x7fffff) + 0x3f3504f3) - 1.0f;
-  const f32 down = __int_as_float((127 - (power < 100 ? power : 100)) << 23);
-  const f32 g = fused(lost, down, from), g_rest = fused(lost, down, from - g), square = g * g;
+  const i32 power = (__float_as_int(1.0f + x) - 0x3f3504f3) & 0xff800000;  // k in the place of an exponent
+  const f32 k = f32(power) * 0x1p-23f, part = __int_as_float(__float_as_int(x) - power);
+  const f32 down = __int_as_float(0x3f800000 - ::min(power, 0x3f800000)) - 1.0f;
+  const f32 g = part + down, g_rest = part - (g - down), square = g * g;
   const f32 bent = fused(square * g, one_plus_polynomial(g), fused(-0.5f, square, k * ln2_low(k)));
   const f32 whole = k * ln2_high(k), value = whole + g;
   return value + (((whole - value) + g) + (bent + g_rest));
 }
 __device__ inline f32 logarithm_one_plus(f32 x) {
-  if (!(x > -1.0f) || is_inf(x)) return logarithm_end(x + 1.0f);
-  return absolute(x) < 0x1p-25f ? x : logarithm_one_plus_near(x);
+  const f32 value = chosen(absolute(x) < 0x1p-25f, x, logarithm_one_plus_near(x));
+  return chosen(x > -1.0f && is_finite(x), value, logarithm_end(x + 1.0f));
 }
 
 // (log2(m) / s - c0 - c1 s^2) / s^4, of s^2, for m = (1 + s) / (1 - s) from 0.707 to 1.414.

@@ -114,6 +114,20 @@ template <typename C> struct LeastShare {
     return shares_drawn(C(), seed, offset, index) >= least;
   }
 };
+// In f32 of the word that the integer is the upper part of: `below` is the last that does not, if there is one.
+template <> struct LeastShare<f32> {
+  static constexpr bool fast = true;
+  u32 below;
+  bool each;
+
+  LeastShare() = default;
+  __device__ explicit LeastShare(f32 s)
+      : below(s > 0.0f && s <= 1.0f ? (u32(ceil(s * uniform_shares<f32>::all)) << 8) - 1 : 0xffffffffu),
+        each(s <= 0.0f) {}
+  __device__ bool reached_by(i64 seed, i64 offset, i64 index) const {
+    return each | (u32(random_bits(seed, offset, index)) > below);
+  }
+};
 
 // A random word times a size that elements share, from 0 to 2^31 - 1, in units of 2^32 and rounded down.
 struct Portion {

@@ -5,10 +5,11 @@
 #include "powers.cuh"
 #include "reductions.cuh"
 
-// log(1 + x) for what a sum has beside its largest element: the bits of logarithm_one_plus, which asks for other x too.
+// log(1 + x) for what a sum has beside its largest element, or NaN: the bits of logarithm_one_plus, which asks for other x
+// too.
 __device__ inline f32 log_one_plus_sum(f32 x) {
   const f32 result = logarithm_one_plus_near(x);
-  return x < 0x1p-25f ? x : result;
+  return x >= 0x1p-25f ? result : x;
 }
 __device__ __noinline__ f64 log_one_plus_sum(f64 x) { return logarithm_one_plus(x); }  // each element has one
 

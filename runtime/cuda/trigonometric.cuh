@@ -103,22 +103,20 @@ __device__ inline f64 tangent_of(Angle angle, u64 sign) {
   return turned_by(quotient + rest * y, sign ^ u64(angle.quadrant) << 63);
 }
 
+// Whether few parts of pi / 2 are enough for an angle. Elementwise programs ask it of all elements of a thread at once,
+// because a branch for each would keep neighbours from being computed side by side.
+__device__ inline bool is_near_angle(f64 x) { return absolute(x) < NEAR_END; }
+__device__ inline f64 near_sine(f64 x) { return sine_of_turned(angle_near(fabs(x)), 0, __double_as_longlong(x)); }
+__device__ inline f64 near_cosine(f64 x) { return sine_of_turned(angle_near(fabs(x)), 1, 0); }
+__device__ inline f64 near_tangent(f64 x) { return tangent_of(angle_near(fabs(x)), __double_as_longlong(x)); }
 __device__ __noinline__ f64 far_sine(f64 x) {
   return sine_of_turned(angle_beyond(fabs(x)), 0, __double_as_longlong(x));
 }
 __device__ __noinline__ f64 far_cosine(f64 x) { return sine_of_turned(angle_beyond(fabs(x)), 1, 0); }
 __device__ __noinline__ f64 far_tangent(f64 x) { return tangent_of(angle_beyond(fabs(x)), __double_as_longlong(x)); }
-__device__ inline f64 sine(f64 x) {
-  if (!(fabs(x) < NEAR_END)) return far_sine(x);
-  return sine_of_turned(angle_near(fabs(x)), 0, __double_as_longlong(x));
-}
-__device__ inline f64 cosine(f64 x) {
-  return fabs(x) < NEAR_END ? sine_of_turned(angle_near(fabs(x)), 1, 0) : far_cosine(x);
-}
-__device__ inline f64 tangent(f64 x) {
-  if (!(fabs(x) < NEAR_END)) return far_tangent(x);
-  return tangent_of(angle_near(fabs(x)), __double_as_longlong(x));
-}
+__device__ inline f64 sine(f64 x) { return is_near_angle(x) ? near_sine(x) : far_sine(x); }
+__device__ inline f64 cosine(f64 x) { return is_near_angle(x) ? near_cosine(x) : far_cosine(x); }
+__device__ inline f64 tangent(f64 x) { return is_near_angle(x) ? near_tangent(x) : far_tangent(x); }
 
 // ---- inverses ----
 
@@ -237,24 +235,33 @@ __device__ inline f32 sine_of_turned(f32 x, i32 quarters) {
   const f32 value = quadrant & 1 ? cosine : sine;
   return quadrant & 2 ? -value : value;
 }
-__device__ __noinline__ f32 far_sine(f32 x) { return f32(sine(f64(x))); }
-__device__ __noinline__ f32 far_cosine(f32 x) { return f32(cosine(f64(x))); }
-__device__ __noinline__ f32 far_tangent(f32 x) { return f32(tangent(f64(x))); }
-__device__ inline f32 sine(f32 x) {
-  if (!(absolute(x) <= TURNED_END)) return far_sine(x);
-  return absolute(x) < 0x1p-13f ? x : sine_of_turned(x, 0);
-}
-__device__ inline f32 cosine(f32 x) { return absolute(x) <= TURNED_END ? sine_of_turned(x, 1) : far_cosine(x); }
+__device__ inline bool is_near_angle(f32 x) { return absolute(x) <= TURNED_END; }
+__device__ inline f32 near_sine(f32 x) { return chosen(absolute(x) < 0x1p-13f, x, sine_of_turned(x, 0)); }
+__device__ inline f32 near_cosine(f32 x) { return sine_of_turned(x, 1); }
 // tan(r + rest) as a sum of two, and -1 by it. The rest counts by the slope at r, near 1 + 1.6 z, and what the cube
 // lost by about a half.
-__device__ inline f32 tangent(f32 x) {
-  if (!(absolute(x) <= TURNED_END)) return far_tangent(x);
+__device__ inline f32 near_tangent(f32 x) {
   const NearAngle angle = near_angle(x);
   const f32 r = angle.r, z = r * r, cube = z * r, cube_rest = fused(fused(r, r, -z), r, fused(z, r, -cube));
   const f32 rest = fused(0.5f, cube_rest, fused(1.6f * z, angle.rest, angle.rest));
   const f32 small = fused(cube, tangent_polynomial(z), rest), value = r + small, lost = small - (value - r);
   const f32 y = inverse(-value), turned = fused(fused(lost, y, fused(value, y, 1.0f)), y, y);
-  return absolute(x) < 0x1p-13f ? x : angle.quadrant & 1 ? turned : value;
+  return chosen(absolute(x) < 0x1p-13f, x, chosen(angle.quadrant & 1, turned, value));
+}
+__device__ __noinline__ f32 far_sine(f32 x) { return f32(sine(f64(x))); }
+__device__ __noinline__ f32 far_cosine(f32 x) { return f32(cosine(f64(x))); }
+__device__ __noinline__ f32 far_tangent(f32 x) { return f32(tangent(f64(x))); }
+__device__ inline f32 sine(f32 x) { return is_near_angle(x) ? near_sine(x) : far_sine(x); }
+__device__ inline f32 cosine(f32 x) { return is_near_angle(x) ? near_cosine(x) : far_cosine(x); }
+__device__ inline f32 tangent(f32 x) { return is_near_angle(x) ? near_tangent(x) : far_tangent(x); }
+
+// The same in a form: where it is FAST_WITHIN, all angles are near.
+template <int FAST, typename C> __device__ inline C sine_in(C x) { return FAST == FAST_WITHIN ? near_sine(x) : sine(x); }
+template <int FAST, typename C> __device__ inline C cosine_in(C x) {
+  return FAST == FAST_WITHIN ? near_cosine(x) : cosine(x);
+}
+template <int FAST, typename C> __device__ inline C tangent_in(C x) {
+  return FAST == FAST_WITHIN ? near_tangent(x) : tangent(x);
 }
 
 // (arcsin(t) - t) / t^3 and (arctan(t) - t) / t^3 by z = t^2, for t up to a half.
@@ -272,7 +279,7 @@ __device__ inline f32 turned_by(f32 turn, f32 t, f32 small) {
   return value + (fused(turn, -0x1.777a5cp-25f, small) + lost);
 }
 __device__ inline HalfAngle<f32> half_angle(f32 size) {
-  const f32 square = fused(-0.5f, size, 0.5f), s = sqrt(square);
+  const f32 square = fused(-0.5f, size, 0.5f), s = chosen(square == 0.0f, 0.0f, sure_root(square));
   const f32 rest = fused(-s, s, square) * __int_as_float(0x7ef311c7 - __float_as_int(s));
   return {s + s, rest, size > 0.5f ? square : size * size, size > 0.5f};
 }

@@ -44,8 +44,23 @@ struct VecMoves {
 };
 template <typename P> using VecArgs = typename Elementwise<P>::template Arguments<Flat, VecMoves>;
 
+// A number of which the compiler does not know that it is one that it has: random numbers of it are made again, where they
+// are wanted. Else they would be made before the branch, and take the registers of what comes after it.
+__device__ inline i32 told_anew(i32 x) {
+#ifdef __CUDACC_RTC__
+  asm volatile("" : "+r"(x));
+#endif
+  return x;
+}
+
 // Threads of a block.
 constexpr int vec_threads(int layout) { return layout == FEW ? SMALL_THREADS : ELEMENTWISE_THREADS; }
+
+// Blocks that a multiprocessor has room for at least; 0 leaves that to the compiler. What is computed where a range does not
+// hold is seldom wanted, and would take registers of many threads.
+template <typename P> constexpr int vec_resident(int layout) {
+  return RANDOM<P> && RANGED<P> ? 2048 / vec_threads(layout) : 0;
+}
 
 // Shares of N neighbours, of which the lanes of a warp have one after the other from any element on, `count` elements in
 // all. They go by shared memory, so that each store of the warp writes neighbours.
@@ -135,8 +150,12 @@ __device__ inline void take_vectors(const VecArgs<P>& args, i32 begin) {
         within = within & program.within(E::template element<LANES>(in[group], lane));
     }
     OutputLanes out;
-    if (within) E::template compute<FAST_WITHIN, LANES>(out, program, in[group]);
-    else E::template compute<FAST_FORM, LANES>(out, program, in[group]);
+    if (within) {
+      E::template compute<FAST_WITHIN, LANES>(out, program, in[group]);
+    } else {
+      if constexpr (RANDOM<P>) E::template load<LANES>(in[group], args, Position{flat, told_anew(first)});
+      E::template compute<FAST_FORM, LANES>(out, program, in[group]);
+    }
     E::template store<LANES>(args, out, Position{flat, first});
   }
 
@@ -180,7 +199,7 @@ __device__ inline void take_vectors(const VecArgs<P>& args, i32 begin) {
 // One row. Where a formula is long there may be fewer blocks than shares. Then each takes several, so that what a thread
 // does once serves more elements. All threads of a block go on, or none.
 template <typename P, int LANES, int GROUPS, int LAYOUT>
-__global__ void __launch_bounds__(vec_threads(LAYOUT)) vec(const __grid_constant__ VecArgs<P> args) {
+__global__ void __launch_bounds__(vec_threads(LAYOUT), vec_resident<P>(LAYOUT)) vec(const __grid_constant__ VecArgs<P> args) {
   using E = Elementwise<P>;
   constexpr int BLOCK = vec_threads(LAYOUT) * LANES * GROUPS;  // elements
   // Those that begin anywhere, and integers of 64 bits, of which a vector has but half a block.

@@ -331,12 +331,10 @@ def _scaled_f32(x, unit, unit_rest, scale, scale_rest):
 def _log1p_f32(x):
     C = np.float32
     usual = np.where((x > -1) & (x < np.inf), x, C(0))
-    total = C(1) + usual
-    lost = np.minimum(usual, C(1)) - (total - np.maximum(usual, C(1)))
-    power, m = _parts_f32(total)
-    k, start, down = power.astype(C), m - C(1), np.ldexp(C(1), -np.minimum(power, 100))
-    g = fma32(lost, down, start)
-    g_rest = fma32(lost, down, start - g)
+    power, _ = _parts_f32(C(1) + usual)
+    k, part, down = power.astype(C), np.ldexp(usual, -power), np.ldexp(C(1), -np.minimum(power, 127)) - C(1)
+    g = part + down
+    g_rest = part - (g - down)
     square = g * g
     bent = fma32(square * g, polynomial(LOG_F32.polynomial, g), fma32(C(-0.5), square, k * -_MINUS_LN2_F32[1]))
     whole = k * -_MINUS_LN2_F32[0]

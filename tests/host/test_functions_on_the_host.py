@@ -115,3 +115,34 @@ def test_functions_of_what_is_up_to_0_have_the_bits_of_all(tmp_path):
         narrow = "f64" if "f64" in name else "f32"
         y, expected = formulas.narrow(y, narrow), formulas.narrow(expected, narrow)
         assert (expected == 0).sum() > 100 and y.tobytes() == expected.tobytes(), name
+
+
+ANGLES = [
+    (f"{name}_in{'_as' * bool(word)}", function, C, word)
+    for name, function in (("sine", formulas.sin), ("cosine", formulas.cos), ("tangent", formulas.tan))
+    for C, word in (("f32", ""), ("f64", ""), ("f32", "f16"), ("f32", "bf16"))
+]
+
+
+@pytest.mark.parametrize("form", ["FAST_FORM", "FAST_WITHIN"])
+def test_angles_have_the_bits_of_all_in_each_form(tmp_path, form):
+    """In the form for angles near 0 these alone; which they are is told of each."""
+    text = '#include "half_angles.cuh"\n'
+    for index, (name, _, C, word) in enumerate(ANGLES):
+        text += f'extern "C" void angle_{index}(const {C}* x, {C}* y, bool* near, long count) {{\n'
+        text += f"  for (long i = 0; i < count; ++i)\n    y[i] = {name}<{form}{word and ', '}{word}>(x[i]), "
+        text += "near[i] = is_near_angle(x[i]);\n}\n"
+    library = compiled(text, tmp_path)
+    every = np.concatenate([np.linspace(-300_000, 300_000, 9_999), np.geomspace(1e-30, 1e30, 999), [0, np.inf, np.nan]])
+    for index, (name, function, C, word) in enumerate(ANGLES):
+        x = np.concatenate([every, -every]).astype({"f32": np.float32, "f64": np.float64}[C])
+        y, near = np.empty_like(x), np.empty(len(x), bool)
+        library[f"angle_{index}"](
+            *[ctypes.c_void_p(each.ctypes.data) for each in (x, y, near)], ctypes.c_long(len(x))
+        )
+        assert near[np.abs(x) <= 2.0**17].all() and not near[~(np.abs(x) <= 2.0**21)].any()
+        with np.errstate(all="ignore"):
+            expected = function(x, word) if word else function(x)
+        asked = near | (form == "FAST_FORM")
+        got, expected = (formulas.narrow(each[asked], C) for each in (y, expected))
+        assert got.tobytes() == expected.tobytes(), name

@@ -16,10 +16,11 @@ from contextlib import contextmanager
 from datetime import date
 from itertools import count
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from skuda.bench import drawn, report, suite
+from skuda.bench.interrupts import stopped_like_an_interrupt
 from skuda.errors import InvalidProblem, Unsupported, optional_module
 from skuda.launch.kernel import cuda_available
 
@@ -135,7 +136,7 @@ def run(args: argparse.Namespace) -> int:
     if args.part:
         part, parts = map(int, args.part.split("/"))
         cases = cases[part::parts]
-    with _stopped_like_an_interrupt():
+    with stopped_like_an_interrupt():
         result = shared_out(args, cases) if args.gpus > 1 else measure(args, cases)
     print(report.text(result))
     written = {args.json: as_json(result)} if args.json else {}
@@ -350,22 +351,6 @@ def shared_out(args: argparse.Namespace, cases: list[suite.Case]) -> dict[str, A
     if any(each.get("interrupted") for each in results):
         return {**result, "interrupted": True}
     return _with_host(args, result)
-
-
-@contextmanager
-def _stopped_like_an_interrupt() -> Iterator[None]:
-    """Within, the first SIGTERM does what Ctrl-C does. `timeout` sends one to the process and one to its group."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.default_int_handler(number, frame)
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        if signal.getsignal(signal.SIGTERM) is stop:  # else what was measured is still to be written
-            signal.signal(signal.SIGTERM, before)
 
 
 def _records() -> evidence.Records:

@@ -14,6 +14,7 @@ import skuda
 from skuda.arrays.views import view_of
 from skuda.bench import peers
 from skuda.bench.floor import Copy, Read
+from skuda.bench.interrupts import told_afterwards
 from skuda.bench.problem import Problem
 from skuda.bench.suite import SMALL, Case
 from skuda.bench.timing import Timer
@@ -104,7 +105,8 @@ class Bench:
         with suppress(KeyboardInterrupt):  # what has been measured took minutes of a GPU
             for case in cases:
                 advance(case)
-                rows.append(self.row(case))
+                with told_afterwards():
+                    rows.append(self.row(case))
         return rows
 
 

@@ -90,11 +90,11 @@ __device__ inline f32 inverse_error(f32 x) {
   const f32 u = fused(raised, 0x1.62e43p-24f, log), u_rest = fused(raised, 0x1.62e43p-24f, -u) + log;
   f32 first = 0x1.c5bf88p-1f, first_rest = fused(u_rest, -0.24f, 0x1.1b4ef6p-25f);
   f32 from = u, p = inverse_error_polynomial(u);
-  if (share < 0x1.b993fep-8f) {
-    if (!(share > 0.0f)) return share == 0.0f ? copysign(f32(infinity()), x) : f32(not_a_number());
+  if (share < 0x1.b993fep-8f && share > 0.0f) {
     from = u + 9.0f, p = inverse_error_end(from);
     first = 0x1.6a9ef8p+1f, first_rest = fused(u_rest, -0.125f, 0x1.e7ba18p-22f);
   }
   const f32 value = fused(p, from, first), rest = fused(p, from, first - value) + first_rest;
-  return fused(x, value, x * rest);
+  const f32 end = chosen(share == 0.0f, copysign(f32(infinity()), x), f32(not_a_number()));
+  return chosen(share > 0.0f, fused(x, value, x * rest), end);
 }

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from skuda.bench import cli, report, suite
+from skuda.bench.interrupts import stopped_like_an_interrupt
 from skuda.bench.shapes import Layout, Shape
 from skuda.codegen.cli import main
 from skuda.generated import CATALOG
@@ -129,6 +130,43 @@ def test_what_was_measured_before_two_signals_is_kept(result, monkeypatch, tmp_p
     finally:
         signal.signal(signal.SIGTERM, before)
     assert json.loads((tmp_path / "run.json").read_text())["rows"] == result["rows"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_waits_for_the_row_that_is_measured(monkeypatch, number):
+    """`timeout` sends two: one to the process and one to its group."""
+    from skuda.bench.run import Bench
+
+    done = []
+
+    def row(self, case):
+        signal.raise_signal(number)
+        if number == signal.SIGTERM:
+            signal.raise_signal(number)
+        done.append(case)
+        return {"row": len(done)}
+
+    monkeypatch.setattr(Bench, "row", row)
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        with stopped_like_an_interrupt():
+            measured = Bench.run(object.__new__(Bench), suite.cases(CATALOG, ["lerp"]), lambda case: None)
+        assert measured == [{"row": 1}]
+        assert signal.getsignal(signal.SIGINT) is before[0]
+    finally:
+        signal.signal(signal.SIGTERM, before[1])
+
+
+def test_a_second_interrupt_does_not_wait(monkeypatch):
+    from skuda.bench.run import Bench
+
+    def row(self, case):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("the row went on")
+
+    monkeypatch.setattr(Bench, "row", row)
+    assert not Bench.run(object.__new__(Bench), suite.cases(CATALOG, ["lerp"]), lambda case: None)
 
 
 def test_an_interrupt_while_calls_are_timed_loses_no_row(result, monkeypatch):

@@ -27,8 +27,8 @@ def stopped_like_an_interrupt() -> Iterator[None]:
 
 @contextmanager
 def told_afterwards() -> Iterator[None]:
-    """Within, Ctrl-C and SIGTERM wait for the end: neither a graph in capture nor a peer in the middle of a call bears an
-    exception. A second Ctrl-C does not wait."""
+    """Within, Ctrl-C and SIGTERM wait for the end: neither a graph in capture nor a peer in the middle of a call bears
+    an exception. A second Ctrl-C does not wait."""
     if threading.current_thread() is not threading.main_thread():  # which has the signals
         yield
         return

@@ -34,9 +34,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Mistake:
-    """What is wrong at a place, and what would help."""
-
+class _Mistake:
     place: Place
     message: str
     help: str | None
@@ -55,19 +53,11 @@ class Diagnostics:
         self.file_name = file_name
         self.done = done
         self.lines = split_lines(text)
-        self._mistakes: list[Mistake] = []
+        self._mistakes: list[_Mistake] = []
 
     def error(self, place: Place, message: str, help: str | None = None) -> None:
         """Add a mistake."""
-        self._mistakes.append(Mistake(place, message, help))
-
-    def add(self, mistakes: Iterable[Mistake]) -> None:
-        """Add mistakes that `since` has told of another copy of these."""
-        self._mistakes += mistakes
-
-    def since(self, count: int) -> list[Mistake]:
-        """Those that were added after there were so many."""
-        return self._mistakes[count:]
+        self._mistakes.append(_Mistake(place, message, help))
 
     def __len__(self) -> int:
         """How often `error` was called: it grows with each mistake, also with one that is there already."""
@@ -96,7 +86,7 @@ class Diagnostics:
         if self._mistakes:
             raise SpecError(self.render())
 
-    def _block(self, mistake: Mistake) -> str:
+    def _block(self, mistake: _Mistake) -> str:
         place = mistake.place
         rows = [f"{escaped(self.file_name)}:{place.line}:{place.column}: error: {_cut(mistake.message)}"]
         gutter = " " * (len(str(place.line)) + 2)

@@ -25,7 +25,7 @@ from skuda.codegen.program import Program, Row, Spec
 from skuda.codegen.row_program import RowProgram, SlabProgram
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stubs import Stub
-from skuda.codegen.two_processes import in_halves
+from skuda.codegen.two_processes import in_halves, interleaved
 from skuda.model.operation import SECTION, Analysis, Attribute, Choice, Operand, Operation, Over, Reduced
 from skuda.model.records import Record
 from skuda.model.sku import Direction
@@ -49,44 +49,54 @@ PLANS = Template("plan.py.jinja", "plans/{name}.py", "#%")
 PAGE = Template("doc.md.jinja", "docs/{name}.md", "%%")
 CATALOG_TEMPLATE = Template("catalog.py.jinja", "__init__.py", "#%")
 STUB = Template("catalog.pyi.jinja", "__init__.pyi", "#%")
+DECLARATIONS = Template("declarations.pyi.jinja", STUB.path, "#%")  # of a row and of its forms, in the stub
+
+
+@dataclass(frozen=True)
+class RenderedRow:
+    """The files of a row by their paths, and what stands of it in the stub."""
+
+    files: dict[str, str]
+    declarations: str
 
 
 def render(spec: Spec) -> dict[str, str]:
     """Every file of the package, by its path below it."""
-    described = [[Described(each) for each in row.every] for row in spec.rows]
-    halves = in_halves(len(spec.rows), lambda part: _files_of(spec, described, part))
-    files = halves[0] | halves[1] if halves else _files_of(spec, described)
-    stubs: list[Stub] = []
-    for every in described:
-        rows = {program.backward: program for program in every[0].programs}
-        stubs += [Stub(program, rows[program.backward]) for each in every for program in each.programs]
+    halves = in_halves(len(spec.rows), lambda part: _rows_of(spec, part))
+    rows = interleaved(*halves) if halves else _rows_of(spec)
+    files = {path: text for row in rows for path, text in row.files.items()}
     names = tuple(row.name for row in spec.rows)
     forms = {row.name: tuple(form.name for form in row.every[1:]) for row in spec.rows if row.every[1:]}
     gradients = gradients_of(spec)
     context = {"rows": names, "forms": forms, "gradients": gradients, "origin": spec.file_name}
     listed = "\n".join((*names, *map(str, forms.values()), *gradients))
     files[CATALOG_TEMPLATE.path] = _rendered(CATALOG_TEMPLATE, context, listed)
-    context = {"stubs": stubs, "origin": spec.file_name}
-    files[STUB.path] = _rendered(STUB, context, listed)
+    context = {"declarations": "".join(row.declarations for row in rows), "origin": spec.file_name}
+    files[STUB.path] = _rendered(STUB, context, _whole_source(DECLARATIONS.name) + listed)
     files["plans/__init__.py"] = ""
     files["ops.schema.json"] = schema_text()
     return dict(sorted(files.items()))
 
 
-def _files_of(spec: Spec, described: Sequence[Sequence[Described]], part: slice = slice(None)) -> dict[str, str]:
-    """The files of some rows."""
+def _rows_of(spec: Spec, part: slice = slice(None)) -> list[RenderedRow]:
+    return [_rendered_row(row, spec) for row in spec.rows[part]]
+
+
+def _rendered_row(row: Row, spec: Spec) -> RenderedRow:
+    every = [Described(each) for each in row.every]
     files: dict[str, str] = {}
-    for row, every in zip(spec.rows[part], described[part], strict=True):
-        inputs = _row_inputs(row, spec)
-        context = {"row": every[0].heading(spec.file_name), "programs": every[0].programs}
-        files[PAGE.path.format(name=row.name)] = _rendered(PAGE, context, inputs)
-        context["sections"] = [_section(each.row) for each in every]
-        files[SOURCE.path.format(name=row.name)] = _rendered(SOURCE, context, inputs)
-        programs = [program for each in every for program in each.in_plans]
-        whole = next(each for each in programs if each.operation.is_whole)
-        context |= {"programs": programs, "whole": whole, "imports": imports_of(programs)}
-        files[PLANS.path.format(name=row.name)] = _rendered(PLANS, context, inputs)
-    return files
+    inputs = _row_inputs(row, spec)
+    context = {"row": every[0].heading(spec.file_name), "programs": every[0].programs}
+    files[PAGE.path.format(name=row.name)] = _rendered(PAGE, context, inputs)
+    context["sections"] = [_section(each.row) for each in every]
+    files[SOURCE.path.format(name=row.name)] = _rendered(SOURCE, context, inputs)
+    programs = [program for each in every for program in each.in_plans]
+    whole = next(each for each in programs if each.operation.is_whole)
+    context |= {"programs": programs, "whole": whole, "imports": imports_of(programs)}
+    files[PLANS.path.format(name=row.name)] = _rendered(PLANS, context, inputs)
+    of_row = {program.backward: program for program in every[0].programs}
+    stubs = [Stub(program, of_row[program.backward]) for each in every for program in each.programs]
+    return RenderedRow(files, _filled(DECLARATIONS, {"stubs": stubs}))
 
 
 def gradients_of(spec: Spec) -> tuple[str, ...]:
@@ -149,10 +159,13 @@ def _row_inputs(row: Row, spec: Spec) -> str:
     return "\n".join([*(text for text, _ in wanted), *sorted(function.name for function in seen)])
 
 
-def _rendered(template: Template, context: dict, inputs: str) -> str:
+def _filled(template: Template, context: dict) -> str:
     environment = _environment(template.statement)
-    text = environment.get_template(template.name).render(**context, hashes=output.HASHES)
-    text = "\n".join([line.rstrip(" \t") for line in text.split("\n")])
+    return environment.get_template(template.name).render(**context, hashes=output.HASHES)
+
+
+def _rendered(template: Template, context: dict, inputs: str) -> str:
+    text = "\n".join([line.rstrip(" \t") for line in _filled(template, context).split("\n")])
     text = laid_out(text) if template.name.endswith(".cu.jinja") else text
     return output.stamped(text, _whole_source(template.name) + inputs)
 

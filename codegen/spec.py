@@ -6,15 +6,13 @@ All mistakes of a file are reported together, each at its place; a spec with a m
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import chain, zip_longest
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from skuda.codegen import forms
-from skuda.codegen.diagnostics import Diagnostics, Mistake
+from skuda.codegen.diagnostics import Diagnostics
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.library import functions_text
 from skuda.codegen.names import check_identifier, check_name
@@ -24,11 +22,13 @@ from skuda.codegen.reductions import COUNT, REDUCTION_NAMES, SCAN_NAMES
 from skuda.codegen.row_reader import RowReader
 from skuda.codegen.syntax import check_function
 from skuda.codegen.tree_reader import TreeReader
-from skuda.codegen.two_processes import in_halves
+from skuda.codegen.two_processes import in_halves, interleaved
 from skuda.codegen.yaml_tree import Mapping, Text, read
 from skuda.errors import SpecError
 
 _ROW_KEYS = ("kind", "doc", "types", "inputs", "attrs", "requires", "let", "outputs", "backward")
+_ROW = re.compile(r"  \w+: *", re.ASCII)  # the line that a row begins with
+_USUAL_BREAKS = re.compile(r"[^\r\f\v\x1c-\x1e\x85\u2028\u2029]*")  # a text whose lines end by \n alone
 _FUNCTION = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*\((?P<parameters>[^()]*)\)")
 
 
@@ -50,20 +50,57 @@ def load(path: str | Path) -> Spec:
 
 def loads(text: str, file_name: str = "ops.yaml") -> Spec:
     """Checks a spec from its text; `load` says what is raised."""
-    diagnostics = Diagnostics(file_name, text)
-    tree = read(text, diagnostics)
-    reader = _FileReader(diagnostics)
-    rows = reader.file(tree) if tree is not None else []
-    diagnostics.raise_if_any()
+    rows, functions = _read_in_halves(text, file_name) or _read(text, file_name)
     lines = text.splitlines()
     ends = [*(row.line - 1 for row in rows[1:]), len(lines)]
     sourced = tuple(
         replace(row, source="\n".join(_own(lines[row.line - 1 : end]))) for row, end in zip(rows, ends, strict=True)
     )
     others = library()
-    both = [function for name, function in reader.known_functions.items() if name in others and not function.library]
+    both = [function for name, function in functions.items() if name in others and not function.library]
     shadowed = tuple(function for function in both if not _same(function, others[function.name]))
-    return Spec(file_name, tuple(forms.linked(sourced)), reader.known_functions, shadowed)
+    return Spec(file_name, tuple(forms.linked(sourced)), functions, shadowed)
+
+
+def _read(text: str, file_name: str) -> tuple[list[Row], dict[str, Function]]:
+    diagnostics = Diagnostics(file_name, text)
+    tree = read(text, diagnostics)
+    reader = _FileReader(diagnostics)
+    rows = reader.file(tree) if tree is not None else []
+    diagnostics.raise_if_any()
+    return rows, reader.known_functions
+
+
+def _read_in_halves(text: str, file_name: str) -> tuple[list[Row], dict[str, Function]] | None:
+    """The same by two processes, each of which sees empty lines in place of every second row. None where that does not
+    pay, where the text is not laid out as `ops.yaml` is, and where there is a mistake: then one process tells all."""
+    lines = text.split("\n")
+    if not _USUAL_BREAKS.fullmatch(text) or "ops:" not in lines:
+        return None
+    begin = lines.index("ops:") + 1
+    starts = [at for at, line in enumerate(lines) if at >= begin and _ROW.fullmatch(line)]
+    if not starts or any(line[:1] not in ("", " ", "#") for line in lines[begin:]):
+        return None
+    rows = [range(*each) for each in zip(starts, [*starts[1:], len(lines)])]
+
+    def half(part: slice) -> tuple[list[Row], dict[str, Function]] | None:
+        kept = {*range(starts[0]), *chain.from_iterable(rows[part])}
+        try:
+            return _read("\n".join([line if at in kept else "" for at, line in enumerate(lines)]), file_name)
+        except SpecError:
+            return None
+
+    halves = in_halves(len(rows), half)
+    if halves is None or None in halves:
+        return None
+    (first, functions), (second, _) = halves
+    found = interleaved(first, second)
+    return (found, functions) if len({_class_name(row.name) for row in found}) == len(rows) else None
+
+
+def _class_name(name: str) -> str:
+    """What the names of an operation's plans begin with."""
+    return "".join(map(str.capitalize, name.split("_")))
 
 
 def loads_row(text: str, name: str, called: str) -> Spec:
@@ -127,26 +164,18 @@ class _FileReader(TreeReader):
             self.error(tree.place, "the file has no `ops:`", "write `ops:` and the operations under it")
             return []
         operations = self.mapping(sections["ops"], "`ops:`")
+        rows = []
         classes: dict[str, str] = {}
-        for name, _ in operations:
+        for name, body in operations:
             named = check_name(name, self.diagnostics)
-            twin = classes.setdefault("".join(map(str.capitalize, name.value.split("_"))), name.value)
+            twin = classes.setdefault(_class_name(name.value), name.value)
             if named and twin != name.value:
                 message = f"`{name.value}` and `{twin}` give their plans the same name"
                 self.error(name.place, message, "rename one")
-        halves = in_halves(len(operations), lambda part: self._rows(operations[part]))
-        if halves is None:
-            return [row for row in self._rows(operations)[0] if row is not None]
-        (rows, _), (others, mistakes) = halves
-        self.diagnostics.add(mistakes)
-        between = chain.from_iterable(zip_longest(rows, others))
-        return [row for row in between if row is not None]
-
-    def _rows(self, operations: Sequence[tuple[Text, Any]]) -> tuple[list[Row | None], list[Mistake]]:
-        """Some operations, None for those that have a mistake; and these mistakes, which have been reported."""
-        before = len(self.diagnostics)
-        rows = [self.row(*each) for each in operations]
-        return rows, self.diagnostics.since(before)
+            row = self.row(name, body)
+            if row is not None:
+                rows.append(row)
+        return rows
 
     def row(self, name: Text, body) -> Row | None:
         """One operation; None where it has a mistake, which has been reported."""

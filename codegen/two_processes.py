@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import TypeVar
@@ -40,6 +40,13 @@ def in_halves(count: int, work: Callable[[slice], T]) -> tuple[T, T] | None:
         return first, work(_SECOND)
     finally:
         other.join()
+
+
+def interleaved(first: Sequence[T], second: Sequence[T]) -> list[T]:
+    """Many things in their order, of two halves."""
+    both: list[T] = [*first, *second]
+    both[_FIRST], both[_SECOND] = first, second
+    return both
 
 
 def _send(sender: Connection, work: Callable[[slice], T]) -> None:

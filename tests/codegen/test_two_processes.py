@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from skuda.codegen import render as renderer
 from skuda.codegen import spec as specs
 from skuda.codegen import two_processes
-from skuda.codegen.describe import Described
 from skuda.errors import SpecError
 
 ROW = """\
@@ -68,15 +69,51 @@ def test_what_another_process_does_not_give_is_made_by_this_one(without_another)
     assert _files(SPEC)[1] == ALONE[1]
 
 
-def test_mistakes_of_both_halves_are_reported(two, monkeypatch):
-    wrong = SPEC.replace("sin(x)", "sin(alfa)")
+WRONG = {
+    "in both halves": SPEC.replace("sin(x)", "sin(alfa)"),
+    "in one": SPEC.replace("  sine_2:\n    kind: test", "  sine_2:\n    kin: test"),
+    "a name twice": SPEC.replace("sine_4", "sine_1"),
+    "a class twice": SPEC.replace("  sine_4:", "  sine__1:"),
+    "no YAML": SPEC.replace("{x: 'T[*shape]'}", "{x: 'T[*shape]'", 1),
+    "a quote that is not closed": SPEC.replace("doc: A test.", "doc: 'A test.", 1),
+}
+
+
+@pytest.mark.parametrize("text", WRONG.values(), ids=WRONG)
+def test_mistakes_are_told_as_by_one_process(two, monkeypatch, text):
     with pytest.raises(SpecError) as found:
-        specs.loads(wrong)
+        specs.loads(text)
     monkeypatch.setattr(two_processes, "_MANY", 100)
     with pytest.raises(SpecError) as of_one:
-        specs.loads(wrong)
+        specs.loads(text)
     assert str(found.value) == str(of_one.value)
-    assert "5 errors" in str(found.value)
+
+
+LAID_OUT = {
+    "as the catalog is": ("functions:\n  one(x): x + 1\n\n" + SPEC, True),
+    "with comments": (SPEC.replace("  sine_2", "# two\n\n  # the second\n  sine_2") + "\n# the end\n", True),
+    "with a comment in a row": (SPEC.replace("    doc: A test.", "  # sine_9:\n    doc: A test.  # a test"), True),
+    "with a text of several lines": (SPEC.replace("doc: A test.", "doc: >-\n      A test,\n      of two lines."), True),
+    "functions last": (SPEC + "functions:\n  one(x): x + 1\n", False),
+    "lines that end otherwise": (SPEC.replace("\n", "\r\n"), False),
+    "in braces": ("ops: {" + SPEC.partition("\n")[2].split("\n")[0].strip() + "}", False),
+}
+
+
+@pytest.mark.parametrize("text, by_two", LAID_OUT.values(), ids=LAID_OUT)
+def test_a_spec_is_read_in_halves_where_it_is_laid_out_as_the_catalog(two, monkeypatch, text, by_two):
+    assert (specs._read_in_halves(text, "ops.yaml") is not None) == by_two
+    if by_two:
+        found = specs.loads(text)
+        monkeypatch.setattr(two_processes, "_MANY", 100)
+        assert found == specs.loads(text)
+        assert [row.source for row in found.rows] == [row.source for row in specs.loads(text).rows]
+
+
+def test_the_catalog_is_read_in_halves(two):
+    text = (Path(__file__).parents[2] / "ops.yaml").read_text(encoding="utf-8")
+    rows, functions = specs._read_in_halves(text, "ops.yaml")
+    assert len(rows) > 200 and functions
 
 
 def test_values_of_another_process_are_those_of_this_one(two):
@@ -88,9 +125,6 @@ def test_values_of_another_process_are_those_of_this_one(two):
     assert {hash(node) for node in sent.values()} == hashes
 
 
-def test_described_rows_render_by_parts():
-    spec, files = ALONE
-    described = [[Described(each) for each in row.every] for row in spec.rows]
-    halves = [renderer._files_of(spec, described, part) for part in (slice(0, None, 2), slice(1, None, 2))]
-    assert not halves[0].keys() & halves[1].keys()
-    assert (halves[0] | halves[1]).items() <= files.items()
+def test_halves_are_put_together_in_order():
+    assert two_processes.interleaved("ace", "bd") == list("abcde")
+    assert two_processes.interleaved("a", "") == ["a"]

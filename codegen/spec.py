@@ -86,9 +86,10 @@ def _read_in_halves(text: str, file_name: str) -> tuple[list[Row], dict[str, Fun
     def half(part: slice) -> tuple[list[Row], dict[str, Function]] | None:
         kept = {*range(starts[0]), *chain.from_iterable(rows[part])}
         try:
-            return _read("\n".join([line if at in kept else "" for at, line in enumerate(lines)]), file_name)
+            found = _read("\n".join([line if at in kept else "" for at, line in enumerate(lines)]), file_name)
         except SpecError:
             return None
+        return found if len(found[0]) == len(rows[part]) else None
 
     halves = in_halves(len(rows), half)
     if halves is None or None in halves:

@@ -33,13 +33,18 @@ def in_halves(count: int, work: Callable[[slice], T]) -> tuple[T, T] | None:
     other = context.Process(target=_send, args=(sender, work), daemon=True)
     other.start()
     sender.close()
-    first = work(_FIRST)
     try:
-        return first, receiver.recv()
-    except EOFError:  # it ended without them
-        return first, work(_SECOND)
+        first = work(_FIRST)
+        try:
+            second = receiver.recv()
+        except EOFError:  # it ended without them
+            second = work(_SECOND)
+    except BaseException:
+        other.terminate()  # it may wait for someone to read what it has
+        raise
     finally:
         other.join()
+    return first, second
 
 
 def interleaved(first: Sequence[T], second: Sequence[T]) -> list[T]:

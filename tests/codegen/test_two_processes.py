@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,17 @@ def test_halves_are_every_second_one(two):
     assert two_processes.in_halves(5, lambda part: list(range(5))[part]) == ([0, 2, 4], [1, 3])
 
 
+def test_what_goes_wrong_here_ends_the_other_process(two):
+    def work(part):
+        if part.start == 0:
+            raise ValueError("here")
+        return "x" * (1 << 20)  # more than a pipe holds
+
+    with pytest.raises(ValueError, match="here"):
+        two_processes.in_halves(5, work)
+    assert not multiprocessing.active_children()
+
+
 def test_few_rows_are_not_worth_it(two):
     assert two_processes.in_halves(2, lambda part: part) is None
 
@@ -73,6 +85,7 @@ WRONG = {
     "in both halves": SPEC.replace("sin(x)", "sin(alfa)"),
     "in one": SPEC.replace("  sine_2:\n    kind: test", "  sine_2:\n    kin: test"),
     "a name twice": SPEC.replace("sine_4", "sine_1"),
+    "a name twice, with a comment": SPEC.replace("sine_4:", "sine_1:  # one"),
     "a class twice": SPEC.replace("  sine_4:", "  sine__1:"),
     "no YAML": SPEC.replace("{x: 'T[*shape]'}", "{x: 'T[*shape]'", 1),
     "a quote that is not closed": SPEC.replace("doc: A test.", "doc: 'A test.", 1),
@@ -94,20 +107,19 @@ LAID_OUT = {
     "with comments": (SPEC.replace("  sine_2", "# two\n\n  # the second\n  sine_2") + "\n# the end\n", True),
     "with a comment in a row": (SPEC.replace("    doc: A test.", "  # sine_9:\n    doc: A test.  # a test"), True),
     "with a text of several lines": (SPEC.replace("doc: A test.", "doc: >-\n      A test,\n      of two lines."), True),
+    "with a comment behind a name": (SPEC.replace("  sine_3:", "  sine_3:  # three"), False),
     "functions last": (SPEC + "functions:\n  one(x): x + 1\n", False),
     "lines that end otherwise": (SPEC.replace("\n", "\r\n"), False),
-    "in braces": ("ops: {" + SPEC.partition("\n")[2].split("\n")[0].strip() + "}", False),
 }
 
 
 @pytest.mark.parametrize("text, by_two", LAID_OUT.values(), ids=LAID_OUT)
 def test_a_spec_is_read_in_halves_where_it_is_laid_out_as_the_catalog(two, monkeypatch, text, by_two):
     assert (specs._read_in_halves(text, "ops.yaml") is not None) == by_two
-    if by_two:
-        found = specs.loads(text)
-        monkeypatch.setattr(two_processes, "_MANY", 100)
-        assert found == specs.loads(text)
-        assert [row.source for row in found.rows] == [row.source for row in specs.loads(text).rows]
+    found = specs.loads(text)
+    monkeypatch.setattr(two_processes, "_MANY", 100)
+    assert found == specs.loads(text)
+    assert [row.source for row in found.rows] == [row.source for row in specs.loads(text).rows]
 
 
 def test_the_catalog_is_read_in_halves(two):

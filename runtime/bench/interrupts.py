@@ -28,7 +28,7 @@ def stopped_like_an_interrupt() -> Iterator[None]:
 @contextmanager
 def told_afterwards() -> Iterator[None]:
     """Within, Ctrl-C and SIGTERM wait for the end: neither a graph in capture nor a peer in the middle of a call bears
-    an exception. A second Ctrl-C does not wait."""
+    an exception. A second Ctrl-C does not wait. What is ignored stays so, as Ctrl-C is of a job in the background."""
     if threading.current_thread() is not threading.main_thread():  # which has the signals
         yield
         return
@@ -39,7 +39,8 @@ def told_afterwards() -> Iterator[None]:
             signal.default_int_handler(number, frame)
         waiting.append(number)
 
-    before = {number: signal.signal(number, wait) for number in (signal.SIGINT, signal.SIGTERM)}
+    told = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) not in (signal.SIG_IGN, None)]
+    before = {number: signal.signal(number, wait) for number in told}
     try:
         yield
     finally:

@@ -132,41 +132,52 @@ def test_what_was_measured_before_two_signals_is_kept(result, monkeypatch, tmp_p
     assert json.loads((tmp_path / "run.json").read_text())["rows"] == result["rows"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_waits_for_the_row_that_is_measured(monkeypatch, number):
-    """`timeout` sends two: one to the process and one to its group."""
+@pytest.fixture
+def handlers():
+    """Those of a process in the foreground, whatever this one was started with."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def _measured(monkeypatch, *signals: int) -> list[dict[str, int]]:
+    """What is measured where each row is sent some signals before it is done."""
     from skuda.bench.run import Bench
 
     done = []
 
     def row(self, case):
-        signal.raise_signal(number)
-        if number == signal.SIGTERM:
+        for number in signals:
             signal.raise_signal(number)
         done.append(case)
         return {"row": len(done)}
 
     monkeypatch.setattr(Bench, "row", row)
-    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
-    try:
-        with stopped_like_an_interrupt():
-            measured = Bench.run(object.__new__(Bench), suite.cases(CATALOG, ["lerp"]), lambda case: None)
-        assert measured == [{"row": 1}]
-        assert signal.getsignal(signal.SIGINT) is before[0]
-    finally:
-        signal.signal(signal.SIGTERM, before[1])
+    with stopped_like_an_interrupt():
+        return Bench.run(object.__new__(Bench), suite.cases(CATALOG, ["lerp"])[:3], lambda case: None)
 
 
-def test_a_second_interrupt_does_not_wait(monkeypatch):
-    from skuda.bench.run import Bench
+def test_an_interrupt_waits_for_the_row_that_is_measured(handlers, monkeypatch):
+    assert _measured(monkeypatch, signal.SIGINT) == [{"row": 1}]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
-    def row(self, case):
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
-        pytest.fail("the row went on")
 
-    monkeypatch.setattr(Bench, "row", row)
-    assert not Bench.run(object.__new__(Bench), suite.cases(CATALOG, ["lerp"]), lambda case: None)
+def test_two_signals_wait_for_the_row_that_is_measured(handlers, monkeypatch):
+    """`timeout` sends one to the process and one to its group."""
+    assert _measured(monkeypatch, signal.SIGTERM, signal.SIGTERM) == [{"row": 1}]
+
+
+def test_a_second_interrupt_does_not_wait(handlers, monkeypatch):
+    assert _measured(monkeypatch, signal.SIGINT, signal.SIGINT) == []
+
+
+def test_an_interrupt_that_is_ignored_stays_ignored(handlers, monkeypatch):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert len(_measured(monkeypatch, signal.SIGINT, signal.SIGINT)) == 3
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
 def test_an_interrupt_while_calls_are_timed_loses_no_row(result, monkeypatch):

@@ -12,11 +12,11 @@ from skuda.verification.evidence import package_of
 
 
 def test_oracles_allow_what_functions_of_half_precision_are_off():
-    """A program that calls such a function says for which type: `_as<T>`, `_as<C, T>`."""
+    """A program that calls such a function says for which type: `_as<T>`, `_as<C, T>`, `_as<FAST, T>`."""
     calls: dict[bool, set[str]] = {False: set(), True: set()}
     for source in (package_of(CATALOG) / "cuda").glob("*.cu"):
         for name, text in re.findall(r"struct (\w+)_program \{(.*?)\n\};", source.read_text(), re.DOTALL):
-            if re.search(r"_as<(C, )?T>", text):
+            if re.search(r"_as<(C, |FAST, )?T>", text):
                 calls[name.endswith("_backward")].add(name.removesuffix("_backward"))
     assert calls[False] & FORWARD.keys() == of_functions.SHORT_FORWARD
     assert calls[True] & BACKWARD.keys() == of_functions.SHORT_BACKWARD

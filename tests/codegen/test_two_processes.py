@@ -55,9 +55,10 @@ def test_what_goes_wrong_here_ends_the_other_process(two):
             raise ValueError("here")
         return "x" * (1 << 20)  # more than a pipe holds
 
+    others = {*multiprocessing.active_children()}
     with pytest.raises(ValueError, match="here"):
         two_processes.in_halves(5, work)
-    assert not multiprocessing.active_children()
+    assert {*multiprocessing.active_children()} <= others
 
 
 def test_few_rows_are_not_worth_it(two):

@@ -25,6 +25,7 @@ from skuda.codegen.tree_reader import TreeReader
 from skuda.codegen.two_processes import in_halves, interleaved
 from skuda.codegen.yaml_tree import Mapping, Text, read
 from skuda.errors import SpecError
+from skuda.model.operation import class_stem
 
 _ROW_KEYS = ("kind", "doc", "types", "inputs", "attrs", "requires", "let", "outputs", "backward")
 _ROW = re.compile(r"  \w+: *", re.ASCII)  # the line that a row begins with
@@ -63,6 +64,7 @@ def loads(text: str, file_name: str = "ops.yaml") -> Spec:
 
 
 def _read(text: str, file_name: str) -> tuple[list[Row], dict[str, Function]]:
+    """The rows of a file, and the functions that they may call."""
     diagnostics = Diagnostics(file_name, text)
     tree = read(text, diagnostics)
     reader = _FileReader(diagnostics)
@@ -96,12 +98,7 @@ def _read_in_halves(text: str, file_name: str) -> tuple[list[Row], dict[str, Fun
         return None
     (first, functions), (second, _) = halves
     found = interleaved(first, second)
-    return (found, functions) if len({_class_name(row.name) for row in found}) == len(rows) else None
-
-
-def _class_name(name: str) -> str:
-    """What the names of an operation's plans begin with."""
-    return "".join(map(str.capitalize, name.split("_")))
+    return (found, functions) if len({class_stem(row.name) for row in found}) == len(rows) else None
 
 
 def loads_row(text: str, name: str, called: str) -> Spec:
@@ -169,7 +166,7 @@ class _FileReader(TreeReader):
         classes: dict[str, str] = {}
         for name, body in operations:
             named = check_name(name, self.diagnostics)
-            twin = classes.setdefault(_class_name(name.value), name.value)
+            twin = classes.setdefault(class_stem(name.value), name.value)
             if named and twin != name.value:
                 message = f"`{name.value}` and `{twin}` give their plans the same name"
                 self.error(name.place, message, "rename one")

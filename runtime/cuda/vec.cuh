@@ -56,8 +56,8 @@ __device__ inline i32 told_anew(i32 x) {
 // Threads of a block.
 constexpr int vec_threads(int layout) { return layout == FEW ? SMALL_THREADS : ELEMENTWISE_THREADS; }
 
-// Blocks that a multiprocessor has room for at least; 0 leaves that to the compiler. What is computed where a range does not
-// hold is seldom wanted, and would take registers of many threads.
+// Blocks that a multiprocessor has room for at least: of 2,048 threads, the most that any takes. 0 leaves that to the
+// compiler. What is computed where a range does not hold is seldom wanted, and would take registers of many threads.
 template <typename P> constexpr int vec_resident(int layout) {
   return RANDOM<P> && RANGED<P> ? 2048 / vec_threads(layout) : 0;
 }

@@ -166,6 +166,39 @@ template <typename V, int COUNT> __device__ inline void set_words(V& lanes, cons
   for (int i = 0; i < COUNT; ++i) reinterpret_cast<u32*>(lanes.data)[i] = words[i];
 }
 
+// A row that starts at any element, as the words of 16 bytes around it, and the bytes between which the operand lies:
+// counted from the first word on.
+struct WordsAround {
+  const u8* first;
+  i32 end, low, high;
+  bool whole;  // no word has bytes of others
+
+  template <typename E>
+  static __device__ WordsAround of(const storage_t<E>* row, i32 length, const storage_t<E>* array, const Span& span) {
+    constexpr int share = int(sizeof(Lanes<E, GROUP>));  // as Span counts
+    const i32 skip = i32(u64(row)) & 15;
+    const u8* const first = reinterpret_cast<const u8*>(row) - skip;
+    const i32 end = skip + length * int(sizeof(storage_t<E>));
+    const i64 low = i64(array) + span.low - i64(first), high = low + span.size - 1 + share + (share < 16 ? share : 16);
+    return {first, end, i32(max(low, i64(0))), i32(min(high, i64(end))), low <= 0 && high >= (end + 15) / 16 * 16};
+  }
+  // Copies a word, if the row has bytes of it.
+  template <bool WHOLE_WORDS, int UNIT> __device__ void copy(u8* to, i32 from) const {
+    if (from >= end) return;
+    if (WHOLE_WORDS || (from >= low && from + 16 <= high)) copy_async<16>(to, first + from);
+    else copy_some<UNIT>(to, first, from, low, high);
+  }
+  // Unit by unit.
+  template <int UNIT>
+  static __device__ __noinline__ void copy_some(u8* to, const u8* first, i32 from, i32 low, i32 high) {
+    using S = typename word<UNIT>::type;
+#pragma unroll 1
+    for (int i = 0; i < 16; i += UNIT)
+      if (from + i >= low && from + i < high)
+        *reinterpret_cast<S*>(to + i) = *reinterpret_cast<const S*>(first + from + i);
+  }
+};
+
 // One input or value there: a share's words from FIRST on. They lie so that lanes which read their own shares meet in
 // no bank.
 template <typename E, int FIRST, int BYTES, int BLOCKS> struct ShareBuffer {
@@ -217,6 +250,58 @@ template <typename E, int FIRST, int BYTES, int BLOCKS> struct ShareBuffer {
     copy_units<unit, words>(
         at(thread.warp_share * BYTES + chunk * chunk_bytes), first_unit_place<unit, words>(lane),
         reinterpret_cast<const u8*>(row + first), first, length);
+  }
+
+  // Narrower ones are copied as the words of 16 bytes around a warp's shares, the last of which may go to `beyond`.
+  static constexpr bool around = unit < 4;
+  static constexpr int around_words = around ? 32 * int(sizeof(V)) / 16 : 1;  // beside the last one
+  template <bool WHOLE_WORDS>
+  __device__ void load_around(
+      const WordsAround& row, const ClusterThread<BLOCKS>& thread, i32 chunk, u8* beyond) const {
+    const i32 from = (thread.first(chunk) - lane * GROUP) * unit + lane * 16;
+    u8* const to = at(thread.warp_share * BYTES + chunk * chunk_bytes) + lane * 16;
+    if (around_words == 32 || lane < around_words) row.copy<WHOLE_WORDS, unit>(to, from);
+    u8* const last = around_words < 32 ? to + around_words * 16 : beyond;
+    if (lane == 0) row.copy<WHOLE_WORDS, unit>(last, from + around_words * 16);
+  }
+  // Moves those of COUNT chunks to where their shares lie in whole words. `beyond_bytes`: from a chunk's `beyond` to the
+  // next one's.
+  template <int COUNT>
+  __device__ void align(
+      const storage_t<E>* row, const ClusterThread<BLOCKS>& thread, i32 chunk, i32 end, const u8* beyond,
+      i32 beyond_bytes) const {
+    constexpr int each = int(sizeof(V)) / 4;
+    const u32 skip = u32(u64(row)) & 15;
+    const i32 first = lane + i32(skip / 4);
+    u8* const own = at(thread.warp_share * BYTES + chunk * chunk_bytes);
+    // The words that may lie beyond: those of the last turn.
+    const bool apart[] = {around_words == 32 && first >= 32, around_words == 32 && first + 1 >= 32};
+    const u8* last[2];
+    i32 apart_bytes[2];  // from a chunk's to the next one's
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      last[i] = apart[i] ? beyond + (first + i - 32) * 4 : own + (first + i + (each - 1) * 32) * 4;
+      apart_bytes[i] = apart[i] ? beyond_bytes : chunk_bytes;
+    }
+    u32 v[COUNT][each];
+#pragma unroll
+    for (int turn = 0; turn < COUNT; ++turn) {
+      if (chunk + turn >= end) break;
+      const u32* const words = reinterpret_cast<const u32*>(own + turn * chunk_bytes) + first;
+#pragma unroll
+      for (int i = 0; i + 1 < each; ++i) v[turn][i] = __funnelshift_r(words[i * 32], words[i * 32 + 1], skip * 8);
+      v[turn][each - 1] = __funnelshift_r(
+          *reinterpret_cast<const u32*>(last[0] + turn * apart_bytes[0]),
+          *reinterpret_cast<const u32*>(last[1] + turn * apart_bytes[1]), skip * 8);
+    }
+    __syncwarp();
+#pragma unroll
+    for (int turn = 0; turn < COUNT; ++turn) {
+      if (chunk + turn >= end) break;
+      u32* const words = reinterpret_cast<u32*>(own + turn * chunk_bytes) + lane;
+#pragma unroll
+      for (int i = 0; i < each; ++i) words[i * 32] = v[turn][i];
+    }
   }
 
   // The share of the chunk that comes `turn` after another.

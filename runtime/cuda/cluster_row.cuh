@@ -1,7 +1,7 @@
 // The kernel of long rows: the blocks of a cluster hold a row in shared memory, so that it is read once, however many
 // passes follow. Blocks are small, so that several rows share a multiprocessor: one's loads run beside another's
-// arithmetic. Rows are copied there without waiting; only elements of one or two bytes that do not lie in whole words go
-// through registers, which move them into such.
+// arithmetic. Rows are copied there without waiting. Elements of one or two bytes that do not lie in whole words come as
+// the words around them, and are moved there once these have come.
 #pragma once
 #include "cluster.cuh"
 
@@ -184,8 +184,8 @@ struct ClusterRowOf<P, BLOCKS, MODE, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>>
   static constexpr int TURNS =
       turns_at_once(larger(HELD_BITS, larger(Operands::array_bits, Operands::column_bits)));
   static constexpr int SHARE_BYTES = stack_bytes(typename P::Stack());
-  // Shares of a row that starts at any element, which are on their way to registers together.
-  static constexpr int LOADS = turns_at_once(Operands::array_bits / 2);
+  static constexpr int MOVED = 2;                        // chunks whose words around are moved at once
+  static constexpr int WARPS_OF_BLOCK = WARPS / BLOCKS;  // that have shares of a chunk
   // Chunks that are copied as a group: twice as many where the first pass stores outputs while others are on their way.
   static constexpr bool STORES_FIRST =
       sizeof...(I) > 0 && stored_bits<typename P::Passes>(false, typename type_at<typename P::Passes, 0>::Makes()) != 0;
@@ -206,6 +206,7 @@ struct ClusterRowOf<P, BLOCKS, MODE, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>>
   Tuple<Prefetched<MODE, element_in<P, N>, TURNS>...> columns;  // those of inputs that are no columns stay unused
   i32 copies = 0;  // groups of them that have not been waited for
   u8* stretches;   // where each warp puts shares of outputs in order, which are not stored in whole words
+  u8* words_beyond;  // of each input, chunk and warp
 
   __device__ ClusterRowOf(const RowArgs<P>& args, u8* shared)
       : args(args), position(args.rows.position(i64(blockIdx.x / BLOCKS))), length(i32(args.rows.length_of(position))),
@@ -218,6 +219,7 @@ struct ClusterRowOf<P, BLOCKS, MODE, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>>
     u8* free = shared + chunks_of(args.rows.length) * memory.chunk_bytes;
     (get<I>(results).reserve(free, segments_of(args.rows.length)), ...);
     stretches = free;
+    words_beyond = free + blockDim.x / 32 * larger_of(Stretch<element_out<P, O>, 32, 1>::bytes...);
   }
 
   __device__ void begin_signals() const {
@@ -230,62 +232,56 @@ struct ClusterRowOf<P, BLOCKS, MODE, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>>
     __syncwarp();
   }
 
-  // Whether an input is copied into shared memory without waiting for it.
-  template <int A> static constexpr bool copied = MODE == WHOLE || Buffer<A>::in_units;
-  template <int... A> static __device__ constexpr bool any_copied(Seq<A...>) { return (copied<A> || ...); }
-
   // Brings the row to shared memory. What is copied is under way before anything else is waited for.
   template <int... A> __device__ void bring(Seq<A...>) {
-    if constexpr ((copied<A> || ...)) {
+    if constexpr (sizeof...(A) > 0) {
+      const TupleOf<Seq<A...>, around_of<A>...> around = {words_around<A>()...};
+      if (__builtin_expect((get<A>(around).whole && ...), 1)) bring_words<true, A...>(around);
+      else bring_words<false, A...>(around);
+    }
+  }
+  template <bool WHOLE_WORDS, int... A, typename Around> __device__ void bring_words(const Around& around) {
+    constexpr bool UNITS = MODE != WHOLE && (Buffer<A>::in_units || ...);
 #pragma unroll 1
-      for (i32 segment = thread.team; segment < thread.segments; segment += thread.teams) {
-        const i32 end = thread.end(segment, thread.warp_chunks);
+    for (i32 segment = thread.team; segment < thread.segments; segment += thread.teams) {
+      const i32 end = thread.end(segment, thread.warp_chunks);
 #pragma unroll 1
-        for (i32 batch = segment * SEGMENT_CHUNKS; batch < end; batch += BATCH, ++copies) {
-#pragma unroll MODE == WHOLE ? BATCH : 1
-          for (int turn = 0; turn < BATCH; ++turn) {
-            if (MODE != WHOLE && batch + turn >= end) break;  // whole words ask where the row ends
-            (copy<A>(batch, turn), ...);
-          }
-          commit_copies();
+      for (i32 batch = segment * SEGMENT_CHUNKS; batch < end; batch += BATCH, ++copies) {
+#pragma unroll UNITS || !WHOLE_WORDS ? 1 : BATCH
+        for (int turn = 0; turn < BATCH; ++turn) {
+          if (UNITS && batch + turn >= end) break;  // words ask where the row ends
+          (copy<WHOLE_WORDS, A>(get<A>(around), batch, turn), ...);
         }
-      }
-    }
-    if constexpr (!(copied<A> && ...)) {
-#pragma unroll 1
-      for (i32 segment = thread.team; segment < thread.segments; segment += thread.teams) {
-        const i32 end = thread.end(segment, thread.chunks);
-#pragma unroll 1
-        for (i32 batch = segment * SEGMENT_CHUNKS; batch < end; batch += LOADS)
-          (move<A>(batch, end), ...);
+        commit_copies();
       }
     }
   }
-  template <int A> __device__ void copy(i32 batch, int turn) const {
+  template <int> using around_of = WordsAround;
+  template <int A> __device__ WordsAround words_around() const {
+    if constexpr (MODE == WHOLE || Buffer<A>::in_units) return {nullptr, 0, 0, 0, true};
+    const auto& input = args.template elements<A>();
+    return WordsAround::of<element_in<P, A>>(get<A>(inputs), length, input.array, input.span);
+  }
+  template <bool WHOLE_WORDS, int A> __device__ void copy(const WordsAround& around, i32 batch, int turn) const {
     if constexpr (MODE == WHOLE) get<A>(buffers).load(get<A>(inputs), length, thread, batch, turn);
-    else if constexpr (copied<A>) get<A>(buffers).load_units(get<A>(inputs), length, thread, batch + turn);
+    else if constexpr (Buffer<A>::in_units) get<A>(buffers).load_units(get<A>(inputs), length, thread, batch + turn);
+    else get<A>(buffers).template load_around<WHOLE_WORDS>(around, thread, batch + turn, beyond<A>(batch + turn));
   }
-  // LOADS shares, all of them on their way to registers before one is moved into whole words.
-  template <int A> __device__ void move(i32 batch, i32 end) const {
-    if constexpr (!copied<A>) {
-      using E = element_in<P, A>;
-      const auto& input = args.template elements<A>();
-      Own<MODE, E, 1, 1> own[LOADS];
+  // Where the last word around a warp's shares of a chunk is copied, if there is no room beside the others.
+  template <int A> __device__ u8* beyond(i32 chunk) const {
+    return words_beyond + ((A * chunks_of(args.rows.length) + chunk) * WARPS_OF_BLOCK + thread.warp_share / 32) * 16;
+  }
+  // Moves elements of some chunks, which have come as the words around them, to where shares lie in whole words.
+  template <int A> __device__ void align(i32 batch, i32 end) const {
+    if constexpr (MODE != WHOLE && Buffer<A>::around)
 #pragma unroll
-      for (int turn = 0; turn < LOADS; ++turn) {
-        const i32 first = thread.first(batch + turn);
-        if (batch + turn >= end) break;
-        own[turn].load(
-            at<E>(get<A>(inputs), first), 0, min(length - first, GROUP), input.steps, input.array, input.span);
-      }
-#pragma unroll
-      for (int turn = 0; turn < LOADS; ++turn) {
-        const i32 first = thread.first(batch + turn);
-        if (batch + turn >= end) break;
-        own[turn].arrive(at<E>(get<A>(inputs), first), 0, min(length - first, GROUP));
-        get<A>(buffers).put(batch, turn, own[turn].lanes[0]);
-      }
-    }
+      for (int turn = 0; turn < BATCH; turn += MOVED)
+        get<A>(buffers).template align<MOVED>(
+            get<A>(inputs), thread, batch + turn, end, beyond<A>(batch + turn), WARPS_OF_BLOCK * 16);
+  }
+  template <int... A> __device__ void align_all(i32 batch, i32 end, Seq<A...>) const {
+    (align<A>(batch, end), ...);
+    if constexpr (MODE != WHOLE && (Buffer<A>::around || ...)) __syncwarp();
   }
 
   // Each block asks for a part of a later row.
@@ -333,8 +329,10 @@ struct ClusterRowOf<P, BLOCKS, MODE, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>>
       const Stretch<E, 32, 1> stretch{
           MODE == WHOLE ? memory.chunk_at(chunk) : stretches + threadIdx.x / 32 * apart};
       stretch.put(thread.lane, 0, lanes, MODE == WHOLE ? GROUP : length - first);
-      stretch.template store<MODE == WHOLE>(
-          at<E>(get<OUTPUT>(outputs), begin), min(length - begin, 32 * GROUP), thread.lane);
+      auto* const to = at<E>(get<OUTPUT>(outputs), begin);
+      const i32 count = min(length - begin, 32 * GROUP);
+      if constexpr (MODE == WHOLE) stretch.template store<true>(to, count, thread.lane);
+      else stretch.store_narrow(to, count, thread.lane);
     } else {
       keep<WHOLE, E>(
           at<E>(get<OUTPUT>(outputs), thread.first(batch)), turn * (ACCUMULATORS * GROUP), length,
@@ -398,7 +396,10 @@ struct ClusterPassOf<P, BLOCKS, MODE, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F.
       const i32 end = thread.end(segment, thread.warp_chunks), chunks = thread.end(segment, thread.chunks);
 #pragma unroll 1
       for (i32 batch = segment * SEGMENT_CHUNKS; batch < end; batch += TURNS) {
-        if (I == 0 && Row::any_copied(make_seq<ARRAYS>()) && batch % Row::BATCH == 0) wait_for_copies(--row.copies);
+        if (I == 0 && ARRAYS > 0 && batch % Row::BATCH == 0) {
+          wait_for_copies(--row.copies);
+          row.align_all(batch, end, make_seq<ARRAYS>());
+        }
         take<TAKES>(found, segment, batch, end, chunks);
       }
       (get<R>(found).end_segment(row, segment, chunks), ...);
@@ -503,14 +504,16 @@ template <typename... Pass> __device__ constexpr int usual_passes(List<Pass...>)
 }
 
 // Blocks that a multiprocessor is to have room for: fewer could not load while others compute. One input that takes much
-// computing, alone, is as a narrow one; what is held beside columns or positions, and random numbers, need registers.
-template <typename P> __device__ constexpr int room_of_cluster() {
+// computing, alone, is as a narrow one; what is held beside columns or positions, random numbers, and rows that start at
+// any element need registers.
+template <typename P, int MODE> __device__ constexpr int room_of_cluster() {
   using Of = operands_of<P>;
   const bool costly = P::COSTLY > 0, alone = Of::elements == 1 && Of::result_bits >= Of::array_bits;
   const bool narrow = Of::array_bits <= CLUSTER_NARROW_BITS ? !costly || Of::elements == Of::arrays : costly && alone;
   if (sizeof(typename P::C) > 4) return 1;
   if (makes_random(typename P::Passes())) return 2;
-  return narrow && usual_passes(typename P::Passes()) <= CLUSTER_FEW_PASSES ? CLUSTER_BLOCKS_NARROW : CLUSTER_BLOCKS;
+  const bool few = usual_passes(typename P::Passes()) <= CLUSTER_FEW_PASSES;
+  return MODE == WHOLE && narrow && few ? CLUSTER_BLOCKS_NARROW : CLUSTER_BLOCKS;
 }
 
 // A pass before the last.
@@ -527,7 +530,7 @@ __device__ inline void reduce_all(ClusterRow<P, BLOCKS, MODE>& row, typename P::
 }
 
 template <typename P, int BLOCKS, int MODE>
-__global__ void __cluster_dims__(BLOCKS) __launch_bounds__(CLUSTER_THREADS, room_of_cluster<P>())
+__global__ void __cluster_dims__(BLOCKS) __launch_bounds__(CLUSTER_THREADS, room_of_cluster<P, MODE>())
     cluster(const __grid_constant__ RowArgs<P> args) {
   using Row = ClusterRow<P, BLOCKS, MODE>;
   constexpr int LAST = P::Passes::size - 1;

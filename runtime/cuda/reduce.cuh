@@ -69,6 +69,11 @@ template <typename How, typename V, int THREADS, int EACH = 1, int SPREAD = 1> s
   // A group of which a row has `count` elements, made one once more where some are missing: what passes hold of the
   // elements is not changed, or compilers would hold it twice.
   template <bool ASKED = true> __device__ void add(const V (&group)[GROUP], int chunk, i32 count) {
+    add_cut<ASKED>(group, chunk, count, [](V(&some)[GROUP], i32 count) { cut<How>(some, count); });
+  }
+  // `cut`: leaves out what the row does not have of a group.
+  template <bool ASKED = true, typename Cut>
+  __device__ void add_cut(const V (&group)[GROUP], int chunk, i32 count, const Cut& cut) {
     Partial next = *this;
     V some[GROUP];
 #pragma unroll
@@ -78,7 +83,7 @@ template <typename How, typename V, int THREADS, int EACH = 1, int SPREAD = 1> s
       next = *this;
 #pragma unroll
       for (int i = 0; i < GROUP; ++i) some[i] = group[i];
-      cut<How>(some, count);
+      cut(some, count);
       next.template add<ASKED>(some, chunk);
     }
     *this = next;

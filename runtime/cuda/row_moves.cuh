@@ -479,6 +479,15 @@ template <typename E, int LANES, int SHARES> struct Stretch {
     }
   }
 
+  // The same by a warp, in words of 4 bytes: it takes half the steps that wide words do, which lie in the stretch
+  // otherwise than where they go.
+  __device__ void store_narrow(storage_t<E>* to, i32 count, int lane) const {
+    static_assert(LANES == 32 && SHARES == 1);
+    wait();
+    if (count == LANES * GROUP) write_narrow<true>(to, count, lane);
+    else write_narrow<false>(to, count, lane);
+  }
+
   // Before shares take the place of others.
   static __device__ void wait() {
     if constexpr (LANES > 32) __syncthreads();
@@ -491,6 +500,29 @@ template <typename E, int LANES, int SHARES> struct Stretch {
 #pragma unroll
     for (int i = 0; i < width - unit; i += LANES * unit)
       if (i < bytes) *reinterpret_cast<storage_t<E>*>(to + i) = *reinterpret_cast<const storage_t<E>*>(from + i);
+  }
+  template <bool ALL> __device__ void write_narrow(storage_t<E>* to, i32 count, int lane) const {
+    constexpr int each = unit < 4 ? 4 : unit, turns = own / (LANES * each);
+    const i32 end = (count + per - 1) / per * unit, head = unit < 4 ? min(end, i32(0u - u32(u64(to))) & 3) : 0;
+    const i32 words = i32(u32(end - head) / each);
+    using Word = typename word<each>::type;
+    const Word* const from = reinterpret_cast<const Word*>(memory) + lane;
+    Word* const mine = reinterpret_cast<Word*>(reinterpret_cast<u8*>(to) + head) + lane;
+#pragma unroll
+    for (int i = 0; i < turns; ++i) {
+      if (!(ALL && (i + 1 < turns || each == unit)) && i * LANES + lane >= words) break;
+      if constexpr (unit < 4) {
+        const u32 next = head != 0 ? from[i * LANES + 1] : 0;  // else it is another warp's
+        mine[i * LANES] = __funnelshift_r(from[i * LANES], next, head * 8);
+      } else {
+        mine[i * LANES] = from[i * LANES];
+      }
+    }
+    if constexpr (unit < 4) {  // what is left before the words, and after them, by the first and the last lanes
+      const bool before = lane * unit < head;
+      const i32 left = end - head - words * 4, at = before ? lane : end / unit - LANES + lane;
+      if (before || (LANES - lane) * unit <= left) to[at] = reinterpret_cast<const storage_t<E>*>(memory)[at];
+    }
   }
   // Words beyond the last one are read, not written.
   template <int WORD> __device__ void write(u8* to, i32 words, int lane, u32 head) const {

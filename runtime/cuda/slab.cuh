@@ -28,10 +28,11 @@ struct SlabOf<J, THREADS, TEAMS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>>
   using Across = typename Sums::SplitPass;
   using Last = type_at<typename P::Passes, P::Passes::size - 1>;
   using Shares = typename Memory::Shares;
-  using Memory::args, Memory::length, Memory::shares_of_row, Memory::thread, Memory::lane, Memory::skip;
-  using Memory::share, Memory::own_share;
+  using Memory::args, Memory::length, Memory::shares_of_row, Memory::thread, Memory::lane;
+  using Memory::share, Memory::own_share, Memory::order;
   static constexpr int ARRAYS = Operands::arrays, OWN = Memory::OWN;
   static constexpr u32 INPUTS = (1u << ARRAYS) - 1;
+  static constexpr int FULL = Memory::FULL, OWN_FULL = FULL / TEAMS;
   template <int I> using How = typename reduction_at<Sums, I>::How;
   template <int I> using State = state_of_reduction<reduction_at<Sums, I>>;
   template <typename V> struct Each { V of[OWN][GROUP]; };
@@ -41,25 +42,18 @@ struct SlabOf<J, THREADS, TEAMS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>>
   }
   static constexpr bool KEEPS = taken(typename P::Passes()) &&
       GROUP * int(CHUNKS * sizeof(typename P::Held) + OWN * (sizeof(State<R>) + ...)) / 4 +
-          (HOLDS ? CHUNKS * GROUP * Operands::column_bits / 32 : 0) <= SLAB_KEEPS;
+          (HOLDS ? CHUNKS * GROUP * Operands::column_bits / 32 : 0) <=
+              (Memory::CROSSED && MODE == WHOLE ? SLAB_KEEPS_WIDE : SLAB_KEEPS);
   template <typename Pass> static constexpr bool FIRST_PASS = same<Pass, type_at<typename P::Passes, 0>>;
   // What a pass finds made of `held`, and the inputs that it reads.
   template <typename Pass>
   static constexpr int KNOWN = KEEPS && !FIRST_PASS<Pass> && (TEAMS == 1 || !same<Pass, Last>) ? HOLDS_EARLIER : 0;
   template <typename Pass> static constexpr u32 READS = KNOWN<Pass> && !Pass::HELD_FRESH ? Pass::TAKES : Pass::READS;
   __device__ typename P::Held& held_of(int chunk, int i) { return held[KEEPS ? chunk : 0][KEEPS ? i : 0]; }
-  // Bytes through which a warp stores an output.
-  template <typename... O> static __device__ constexpr int widest(List<O...>) {
-    int most = 0;
-    ((most = larger(most, RowRole<O>::elements ? int(sizeof(Lanes<typename O::element, GROUP>)) : 0)), ...);
-    return most;
-  }
-  static constexpr int STAGE = MODE == UNIT ? 32 * widest(typename P::Outputs()) + 16 : 0;
 
   const Across across;
   TupleOf<Seq<R...>, Each<State<R>>...> sums;
   typename P::Held held[KEEPS ? CHUNKS : 1][KEEPS ? GROUP : 1];  // what several passes use of a row's elements
-  u8* stage;
 
   __device__ SlabOf(const RowArgs<P>& args, u8* memory)
       : Memory(args, memory),
@@ -80,7 +74,7 @@ struct SlabOf<J, THREADS, TEAMS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>>
     const Pass pass = pass_for<Pass>(shared);
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-      if (share(chunk) >= shares_of_row) break;
+      if (chunk >= FULL && share(chunk) >= shares_of_row) break;
       const Shares own = this->template shares<READS<Pass>>(slot, share(chunk), chunk);
       auto make = [&](auto fast, bool& usual) {
 #pragma unroll
@@ -94,7 +88,8 @@ struct SlabOf<J, THREADS, TEAMS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>>
       make(Constant<1>(), usual);
       if constexpr (Pass::CAREFUL)
         if (__builtin_expect(!usual, 0)) make(Constant<0>(), usual);
-      (get<I>(reducers).template add<MODE == WHOLE>(length - share(chunk) * GROUP), ...);
+      const i32 left = chunk < FULL ? GROUP : length - share(chunk) * GROUP;
+      (get<I>(reducers).template add<MODE == WHOLE>(left, order), ...);
     }
     (get<I>(reducers).send(shared, get<I>(scratch), turn), ...);
     __syncthreads();
@@ -128,7 +123,7 @@ struct SlabOf<J, THREADS, TEAMS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>>
         const auto made = pass.template of<0, 0>(element_in_lane<P, Pass::READS>(own, i), none, usual);
         (get<I>(reducers).set(i, get<I>(made), share * GROUP), ...);
       }
-      (get<I>(reducers).template add<MODE == WHOLE>(length - share * GROUP), ...);
+      (get<I>(reducers).template add<MODE == WHOLE>(length - share * GROUP, order), ...);
     }
     (get<I>(reducers).take(shared), ...);
   }
@@ -145,38 +140,41 @@ struct SlabOf<J, THREADS, TEAMS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>>
       *static_cast<bool*>(nullptr))));
   template <int I> using Output = Made<type_at<typename Last::Makes, I>, type_at<Values, I>>;
 
-  // Stores a share of an output. Where lanes' own shares would leave gaps in a warp's store, they go through shared
-  // memory: of WHOLE rows, where the warp's part of an input was.
+  // Stores a share of an output. Where lanes' own shares would leave gaps in a warp's store, or do not lie in whole words,
+  // they go through shared memory, where the warp's part of an input was.
   template <int I> static constexpr int output = type_at<typename Last::Makes, I>::output;
   template <int I> using Element = element_out<P, output<I>>;
   template <int I> static constexpr int stored_bytes = int(sizeof(Lanes<Element<I>, GROUP>));
   template <int I>
-  static constexpr bool THROUGH = stored_bytes<I> > 16 && stored_bytes<I> == Memory::template share_bytes<0>;
+  static constexpr bool THROUGH =
+      (MODE == UNIT || stored_bytes<I> > 16) && stored_bytes<I> == Memory::template share_bytes<0>;
   template <int I>
-  __device__ void store(storage_t<Element<I>>* row, const Output<I>& made, i32 slot, i32 share) const {
+  __device__ void store(storage_t<Element<I>>* row, const Output<I>& made, i32 slot, i32 share, bool full) const {
     using E = Element<I>;
     constexpr int words = stored_bytes<I> / 16;
     Lanes<E, GROUP> lanes = {};
     set_all(lanes, made.of);
     const i32 begin = (share - lane) * GROUP;
-    if constexpr (MODE == UNIT) {
-      const Stretch<E, 32, 1> stretch{stage};
-      __syncwarp();
-      stretch.put(lane, 0, lanes, GROUP);
-      stretch.template store<false>(at<E>(row, begin), min(length - begin, SLAB_WARP), lane);
-    } else if constexpr (THROUGH<I>) {
+    static_assert(MODE == WHOLE || THROUGH<I>);
+    if constexpr (THROUGH<I>) {
       uint4* const own = reinterpret_cast<uint4*>(this->template place<0>(slot, share));
+      u8* const shares = reinterpret_cast<u8*>(own - lane * words);
       __syncwarp();
-      if (share < shares_of_row)
+      if (full || share < shares_of_row)
 #pragma unroll
-        for (int i = 0; i < words; ++i) own[i] = reinterpret_cast<const uint4*>(lanes.data)[i];
+        for (int i = 0; i < words; ++i) own[order(i)] = reinterpret_cast<const uint4*>(lanes.data)[i];
       __syncwarp();
-      const uint4* const from = own - lane * words + lane;
-      uint4* const to = reinterpret_cast<uint4*>(at<E>(row, begin)) + lane;
+      if constexpr (MODE == WHOLE) {
+        const uint4* const from = reinterpret_cast<const uint4*>(shares) + lane;
+        uint4* const to = reinterpret_cast<uint4*>(at<E>(row, begin)) + lane;
 #pragma unroll
-      for (int i = 0; i < words; ++i)
-        if (begin + (i * 32 + lane) / words * GROUP < length) to[i * 32] = from[i * 32];
-    } else if (share < shares_of_row) {
+        for (int i = 0; i < words; ++i)
+          if (full || begin + (i * 32 + lane) / words * GROUP < length) to[i * 32] = from[i * 32];
+      } else {
+        const Stretch<E, 32, 1> stretch{shares};
+        stretch.store_narrow(at<E>(row, begin), full ? SLAB_WARP : min(length - begin, SLAB_WARP), lane);
+      }
+    } else if (full || share < shares_of_row) {
       keep<WHOLE, E>(row, share * GROUP, length, args.template output<output<I>>().steps, lanes);
     }
   }
@@ -203,9 +201,9 @@ struct SlabOf<J, THREADS, TEAMS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>>
 #pragma unroll
     for (int chunk = 0; chunk < OWN; ++chunk) {
       const i32 share = own_share(chunk);
-      if (share - lane >= shares_of_row) break;
+      if (chunk >= OWN_FULL && share - lane >= shares_of_row) break;
       Tuple<Output<I>...> outputs;
-      if (share < shares_of_row) {
+      if (chunk < OWN_FULL || share < shares_of_row) {
         const Shares own = this->template shares<READ>(slot, share, chunk);
         auto rows = [&](auto fast, bool& usual) {
 #pragma unroll
@@ -221,9 +219,9 @@ struct SlabOf<J, THREADS, TEAMS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>>
           if (__builtin_expect(!usual, 0)) rows(Constant<0>(), usual);
         add(own, shared, chunk);
       }
-      (store<I>(get<I>(row.starts.of), get<I>(outputs), slot, share), ...);
+      (store<I>(get<I>(row.starts.of), get<I>(outputs), slot, share, chunk < OWN_FULL), ...);
     }
-    if constexpr (MODE == WHOLE && (THROUGH<I> || ...)) written_before_copies();
+    if constexpr ((THROUGH<I> || ...)) written_before_copies();
   }
   __device__ void add(const Shares& own, const Shared& shared, int chunk) {
     Tuple<GroupValues<typename reduction_at<Sums, R>::Value>...> values;
@@ -271,7 +269,7 @@ struct SlabOf<J, THREADS, TEAMS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>>
   __device__ void run(i64 row, i64 end, i32 slot, i32 bytes, int turn, const u32 (*skips)[8], const Then& then) {
     const int team = TEAMS == 1 ? 0 : threadIdx.x / THREADS;
     const RowSpace::Position position = args.rows.position(min(row + team, end - 1));
-    set_skips(skips[team]);
+    this->align(slot + team * bytes, skips[team]);
     Shared shared = shared_at_start<P>(args, position, typename P::C(length));
     pick_all<P>(args, shared, length, [&](auto n) {
       return reinterpret_cast<const storage_t<element_in<P, n>>*>(this->template start_of<n>(position));
@@ -287,21 +285,18 @@ struct SlabOf<J, THREADS, TEAMS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>>
       __syncthreads();
 #pragma unroll 1
       for (int other = 0; other < TEAMS && row + other < end; ++other) {
-        set_skips(skips[other]);
         make(reinterpret_cast<const Row&>(told[turn][other]), slot + other * bytes, typename Last::Makes::Index());
       }
     }
   }
-  __device__ void set_skips(const u32* skips) {
-    if constexpr (MODE == UNIT) ((get<N>(skip) = N < ARRAYS ? skips[N] : 0), ...);
-  }
 
   // Leaves the slab's sums for `finish`.
-  __device__ void keep_sums(Accumulator<Sums>* to) const {
+  __device__ void keep_sums(Accumulator<Sums>* to) {
 #pragma unroll
     for (int chunk = 0; chunk < OWN; ++chunk) {
       const i32 first = own_share(chunk) * GROUP;
       if (first >= length) break;
+      (order.change(get<R>(sums).of[chunk]), ...);
       Eight<Accumulator<Sums>> eight;
 #pragma unroll
       for (int i = 0; i < GROUP; ++i) eight.values[i] = {{get<R>(sums).of[chunk][i]}...};
@@ -333,12 +328,10 @@ __global__ void __launch_bounds__(THREADS * TEAMS, ROOM) slab(const __grid_const
   const i64 each = slab_of(rows.rows), begin = blockIdx.x * each, end = min(begin + each, rows.rows);
   u8* const lines = reinterpret_cast<u8*>(memory) + (-u32(__cvta_generic_to_shared(memory)) & (SLAB_LINE - 1));
   S slab(args.given, lines);
-  constexpr i32 STAGES = S::ALL / 32 * S::STAGE;
   const i32 row_bytes = slab.slot_bytes(), bytes = TEAMS * row_bytes;
-  const i32 others = SLAB_LINE + STAGES + slab.column_bytes();
-  const i32 slots = min(MOST, ((2 * bytes + others <= SMALL ? SMALL : LARGE) - others) / bytes);
-  slab.stage = lines + slots * bytes + threadIdx.x / 32 * S::STAGE;
-  slab.memory_of_columns = lines + slots * bytes + STAGES;
+  const i32 others = SLAB_LINE + slab.column_bytes();
+  const i32 slots = min(MOST, ((bytes + others <= SMALL ? SMALL : LARGE) - others) / bytes);
+  slab.memory_of_columns = lines + slots * bytes;
   slab.keep_columns();
   // The first thread of each team begins to copy its row; where there is none, the last one, so that all wait alike.
   auto copy = [&](i64 row, i32 slot) {

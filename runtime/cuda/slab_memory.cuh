@@ -11,25 +11,29 @@ struct SlabMemoryOf<P, THREADS, TEAMS, CHUNKS, MODE, HOLDS, SAMPLES, Seq<N...>> 
   using Operands = operands_of<P>;
   using Shares = Tuple<Lanes<element_in<P, N>, GROUP>...>;
   static constexpr int ARRAYS = Operands::arrays;
+  // Chunks of which every row has all shares: of shorter ones, fewer threads are a team.
+  static constexpr int FULL = CHUNKS - 1;
   static constexpr int ALL = THREADS * TEAMS, OWN = (CHUNKS + TEAMS - 1) / TEAMS;  // threads; shares that each makes
-  template <int> using u32_of = u32;
   template <typename E> struct Columns { Lanes<E, GROUP> of[HOLDS ? CHUNKS : 1]; };
   // Bytes of a share of an input, and of the inputs before one.
   template <int K> static constexpr int share_bytes = int(sizeof(Lanes<element_in<P, K>, GROUP>));
   template <int K> static constexpr int bytes_before = ((N < K ? share_bytes<N> : 0) + ... + 0);
+  // Shares of two words of 16 bytes: lanes would meet in banks of shared memory.
+  static constexpr bool CROSSED = ((N >= ARRAYS || share_bytes<N> == 32) && ...);
   static constexpr int AROUND = MODE == UNIT ? 16 : 0;  // bytes that the words around a row take besides
 
   const RowArgs<P>& args;
   u8* const memory;
   const i32 length, shares_of_row, thread, lane;
   Tuple<Columns<element_in<P, N>>...> columns;
-  TupleOf<Seq<N...>, u32_of<N>...> skip = {};  // bytes of the aligned words before a row's first element
   Tuple<formula_t<typename P::C, element_in<P, N>>...> sample;  // of columns, for a lane
   u8* memory_of_columns;
+  const ShareOrder<CROSSED> order;
 
   __device__ SlabMemoryOf(const RowArgs<P>& args, u8* memory)
       : args(args), memory(memory), length(i32(args.rows.length)), shares_of_row((length + GROUP - 1) / GROUP),
-        thread(threadIdx.x % THREADS), lane(threadIdx.x % 32) {}
+        thread(TEAMS == 1 ? threadIdx.x : threadIdx.x % THREADS), lane(threadIdx.x % 32),
+        order{lane / 4 % 2} {}
   // Bytes of a slot for an input: it begins a line, which copies are quicker for.
   template <int K> __device__ i32 part_bytes() const {
     return (shares_of_row * share_bytes<K> + AROUND + SLAB_LINE - 1) / SLAB_LINE * SLAB_LINE;
@@ -48,17 +52,23 @@ struct SlabMemoryOf<P, THREADS, TEAMS, CHUNKS, MODE, HOLDS, SAMPLES, Seq<N...>> 
   }
   template <int K> __device__ void keep_column(int chunk) {
     if constexpr (K < ARRAYS) {
-    } else if constexpr (HOLDS) {
-      get<K>(columns).of[chunk] = column<K>(own_share(chunk));
     } else {
-      *column_at<K>(own_share(chunk)) = column<K>(own_share(chunk));
+      const i32 share = own_share(chunk);
+      Lanes<element_in<P, K>, GROUP> lanes = column<K>(share);
+      if constexpr (CROSSED) order.change(lanes.data);
+      if constexpr (HOLDS) {
+        get<K>(columns).of[chunk] = lanes;
+      } else {
+#pragma unroll
+        for (int i = 0; i < share_bytes<K> / 16; ++i)
+          *column_at<K>(share, i) = reinterpret_cast<const uint4*>(lanes.data)[i];
+      }
     }
   }
-  // Where it lies in shared memory.
-  template <int K> __device__ Lanes<element_in<P, K>, GROUP>* column_at(i32 share) const {
-    using V = Lanes<element_in<P, K>, GROUP>;
+  // Where one of its words lies in shared memory: beside the same one of the next share.
+  template <int K> __device__ uint4* column_at(i32 share, int word) const {
     u8* const start = memory_of_columns + shares_of_row * (bytes_before<K> - bytes_before<ARRAYS>);
-    return reinterpret_cast<V*>(start) + share;
+    return reinterpret_cast<uint4*>(start) + word * shares_of_row + share;
   }
   __device__ i32 column_bytes() const {
     return HOLDS ? 0 : shares_of_row * (bytes_before<Operands::elements> - bytes_before<ARRAYS>);
@@ -134,6 +144,39 @@ struct SlabMemoryOf<P, THREADS, TEAMS, CHUNKS, MODE, HOLDS, SAMPLES, Seq<N...>> 
     }
   }
 
+  // Moves a row that has come, from the aligned words around it, to where its shares lie in whole words. A warp moves
+  // shares that it reads itself, two chunks at a time: a barrier stands between what is read of these, and what others
+  // write there.
+  __device__ void align(i32 slot, const u32* skips) const {
+    if constexpr (MODE == UNIT) (align<N>(slot, skips), ...);
+  }
+  template <int K> __device__ void align(i32 slot, const u32* skips) const {
+    if constexpr (K < ARRAYS) {
+      constexpr int each = share_bytes<K> / 4, together = 2;
+      u32* const row = reinterpret_cast<u32*>(part<K>(slot));
+      const u32* const from = row + skips[K] / 4;
+#pragma unroll
+      for (int begin = 0; begin < CHUNKS; begin += together) {
+        u32 words[together * each];
+        auto every = [&](const auto& move) {
+#pragma unroll
+          for (int i = 0; i < together * each; ++i) {
+            const int chunk = begin + i / each;
+            const i32 word = (share(chunk) - lane) * each + i % each * 32 + lane;
+            if (chunk < FULL || (chunk < CHUNKS && word < shares_of_row * each)) move(words[i], word);
+          }
+        };
+        every([&](u32& own, i32 word) {
+          own = sizeof(storage_t<element_in<P, K>>) == 4
+              ? from[word] : __funnelshift_r(from[word], from[word + 1], skips[K] * 8);
+        });
+        __syncthreads();
+        every([&](u32& own, i32 word) { row[word] = own; });
+      }
+      __syncwarp();
+    }
+  }
+
   // Shares of all inputs, as far as they are read; of its columns a thread may hold that of a chunk, or none (-1).
   template <u32 READS> __device__ Shares shares(i32 slot, i32 share, int chunk) const {
     Shares found;
@@ -145,21 +188,19 @@ struct SlabMemoryOf<P, THREADS, TEAMS, CHUNKS, MODE, HOLDS, SAMPLES, Seq<N...>> 
     if constexpr ((READS >> K & 1) == 0) {
     } else if constexpr (K < ARRAYS) {
       const uint4* const from = reinterpret_cast<const uint4*>(place<K>(slot, share));
-      constexpr int words = share_bytes<K> / 16;
-      alignas(16) u32 around[(words + 1) * 4];
 #pragma unroll
-      for (int i = 0; i < words + (MODE == UNIT); ++i) reinterpret_cast<uint4*>(around)[i] = from[i];
-      if constexpr (MODE == UNIT) {
-        shifted<ANY_WORD, share_bytes<K> / 4, 16, int(sizeof(storage_t<element_in<P, K>>))>(
-            reinterpret_cast<u32*>(lanes.data), around, get<K>(skip));
-      } else {
-#pragma unroll
-        for (int i = 0; i < share_bytes<K> / 4; ++i) reinterpret_cast<u32*>(lanes.data)[i] = around[i];
-      }
+      for (int i = 0; i < share_bytes<K> / 16; ++i) reinterpret_cast<uint4*>(lanes.data)[i] = from[order(i)];
     } else if constexpr (HOLDS) {
-      lanes = chunk < 0 ? column<K>(share) : get<K>(columns).of[chunk];
+      if (chunk >= 0) {
+        lanes = get<K>(columns).of[chunk];
+      } else {
+        lanes = column<K>(share);
+        if constexpr (CROSSED) order.change(lanes.data);
+      }
     } else {
-      lanes = *column_at<K>(share);
+#pragma unroll
+      for (int i = 0; i < share_bytes<K> / 16; ++i)
+        reinterpret_cast<uint4*>(lanes.data)[i] = *column_at<K>(share, i);
     }
   }
   // A row's element for each lane, the first of a share of its own.
@@ -169,7 +210,7 @@ struct SlabMemoryOf<P, THREADS, TEAMS, CHUNKS, MODE, HOLDS, SAMPLES, Seq<N...>> 
     if constexpr (!READ) return V();
     else if constexpr (K >= ARRAYS) return get<K>(sample);
     else {
-      const u8* const at = part<K>(slot) + get<K>(skip) + lane * share_bytes<K>;
+      const u8* const at = part<K>(slot) + lane * share_bytes<K>;
       return V(::widen(fetch(reinterpret_cast<const storage_t<E>*>(at))));
     }
   }

@@ -3,8 +3,29 @@
 #include "row_args.cuh"
 
 constexpr int SLAB_KEEPS = 72;  // registers of a thread for sums, columns and what passes use of a row's elements
+constexpr int SLAB_KEEPS_WIDE = 64;  // the same of elements of 4 bytes in whole words
 constexpr int SLAB_LINE = 128;  // bytes
 constexpr int SLAB_WARP = 32 * GROUP;  // elements of a row that a warp takes at once
+
+// The order in which a thread holds a share of two words of 16 bytes: every other four lanes hold their second word
+// first, or they would meet the others in banks of shared memory. Groups are added as trees of neighbours, so no bit
+// changes.
+template <bool CROSSED> struct ShareOrder {
+  i32 first;  // the first word
+
+  // From this order to that of the elements, or back.
+  template <typename V> __device__ void change(V (&values)[GROUP]) const {
+    if constexpr (CROSSED)
+#pragma unroll
+      for (int i = 0; i < GROUP / 2; ++i) {
+        const V one = values[i], other = values[i + GROUP / 2];
+        values[i] = first ? other : one;
+        values[i + GROUP / 2] = first ? one : other;
+      }
+  }
+  // Which word is in place i.
+  __device__ i32 operator()(int i) const { return CROSSED ? i ^ first : i; }
+};
 
 // A reduction of a pass over a row of THREADS threads, and its room in shared memory: rows take turns.
 template <
@@ -26,9 +47,12 @@ struct SlabReducer {
   __device__ void set(int lane, typename Make::Value value, i32 first) {
     group[lane] = state_of<How>(value, first + lane);
   }
-  template <bool WHOLE_ROWS> __device__ void add(i32 left) {
+  template <bool WHOLE_ROWS, bool CROSSED> __device__ void add(i32 left, const ShareOrder<CROSSED>& order) {
     if constexpr (WHOLE_ROWS) partial.add(group);
-    else partial.add(group, 0, left);
+    else partial.add_cut(group, 0, left, [&](V(&some)[GROUP], i32 count) {
+      order.change(some);
+      cut<How>(some, count);
+    });
   }
   __device__ void send(Shared& shared, Scratch& scratch, int turn) const {
     if constexpr (Make::finite != nullptr) shared.*Make::finite &= partial.finite;
@@ -63,7 +87,7 @@ struct SlabReducer<P, Pass, I, THREADS, WANTED, false> {
   struct Scratch {};
   static __device__ void begin(typename P::Shared&) {}
   template <typename V> __device__ void set(int, V, i32) {}
-  template <bool WHOLE_ROWS> __device__ void add(i32) {}
+  template <bool WHOLE_ROWS, bool CROSSED> __device__ void add(i32, const ShareOrder<CROSSED>&) {}
   __device__ void send(typename P::Shared&, Scratch&, int) const {}
   __device__ void take(typename P::Shared&) const {}
   static __device__ void receive(typename P::Shared&, const Scratch&, int) {}

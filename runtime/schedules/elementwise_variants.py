@@ -51,8 +51,10 @@ def elementwise_variants(operation: Operation, types: Types) -> tuple[Variant, .
             if not dim.many:
                 break
         parameters = [operand for operand in parameters if ends & {dim.name for dim in operand.dims}]
-    small = lanes_of(operation, types, VEC_SMALL) != lanes_of(operation, types, VEC)
-    flat = (VEC, VEC_SMALL, SHIFTED, SHIFTED_SMALL) if small else (VEC, SHIFTED)
+    flat = ()
+    for variant, less in (VEC, VEC_SMALL), (SHIFTED, SHIFTED_SMALL):
+        small = lanes_of(operation, types, less) != lanes_of(operation, types, variant)
+        flat += (variant, less) if small else (variant,)
     flat += (TABULATE,) if operation.analysis.tabled and has_table(operation, types) else ()
     lines = *flat, *groups, ROWS
     less = lanes_of(operation, types, COLUMNS_SMALL) != lanes_of(operation, types, COLUMNS)
@@ -89,7 +91,11 @@ def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int,
     operands = *operation.read, *operation.outputs
     words = {operand: operation.bits(operand, types) for operand in operands}
     if variant in (VEC_SMALL, SHIFTED_SMALL):
-        return 128 // max(words[operand] for operand in words if operand.dims == operation.space), 1
+        most = max(words[operand] for operand in words if operand.dims == operation.space)
+        inputs = [operand for operand in operation.read if operand.dims == operation.space]
+        # Elementary functions of several inputs of 16 bits: eight of them take longer than their way there and back.
+        long = operation.analysis.precise_as and len(inputs) > 1 and most == 16 and variant is VEC_SMALL
+        return (64 if long else 128) // most, 1
     widest = max(words[operand] for operand in operation.outputs)
     inputs = [words[operand] for operand in operation.read if operand.dims == operation.space]
     inputs = inputs or [widest]  # a value that is spread over elements is stored as it would be copied

@@ -122,6 +122,7 @@ class RowKernels(KernelGeometry):
         self._slot = self._slot_bytes(inputs)
         # Bytes of a warp's shares of the widest output, and of a word beyond: row_moves.cuh's Stretch.
         self._stretch = 32 * GROUP * max(self.bits[len(operation.inputs) :]) // 8 + 16
+        self._beyond = 16 * len(inputs)  # the last word of each input around a warp's shares: cluster.cuh
         self.split = SplitReductionKernels(operation, types, sizes) if split_variants(operation, types) else None
         self.workspace = self.split.workspace if self.split else 0
 
@@ -218,7 +219,9 @@ class RowKernels(KernelGeometry):
         chunks = -(-rows.length // (MOST_ACCUMULATORS * GROUP))
         warps = -(-rows.length // SEGMENT) * MOST_ACCUMULATORS // 32
         found = chunks * cluster.team * self._slot + self.operation.analysis.reductions * (warps + 1) * STATE_BYTES
-        return found if cluster.mode is RowMode.WHOLE else found + self._threads(cluster, rows) // 32 * self._stretch
+        if cluster.mode is RowMode.WHOLE:
+            return found
+        return found + self._threads(cluster, rows) // 32 * self._stretch + chunks * cluster.team // 32 * self._beyond
 
     def _idle(self, cluster: ClusterVariant, rows: Rows) -> bool:
         """Whether more threads of another cluster would run at once."""

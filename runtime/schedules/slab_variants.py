@@ -100,10 +100,8 @@ def slab_bytes(operation: Operation, types: Types, variant: SlabVariant, length:
     around = _WORD if unaligned else 0
     row = sum([-(-(shares * each + around) // _LINE) * _LINE for each in read]) * variant.teams
     others = _LINE + shares * sum(columns)
-    if unaligned:  # outputs are stored through it
-        others += variant.block // 32 * (32 * max(written) + around)
     beside, alone = variant.shared
-    room = beside if 2 * row + others <= beside else alone
+    room = beside if row + others <= beside else alone
     if min(read + written) < 16 or row + others > room:
         return 0
     return min(_ROWS_AHEAD, (room - others) // row) * row + others

@@ -84,6 +84,7 @@ class SplitReductionKernels(ReducedRows):
         self.accumulators = accumulators_with_elements(self.length)
         self.segments = max(1, -(-self.length // SEGMENT))
         if self.in_slabs:
+            self.few //= 2  # a thread adds all rows of a slab, whatever columns it has
             self.slab = slab(self.length)
             self.slabs = max(1, -(-self.length // self.slab))
             self.accumulators, self.segments = self.slabs, 1
@@ -97,6 +98,7 @@ class SplitReductionKernels(ReducedRows):
         self._lone = (  # few short rows across: a block takes all of each, and no kernel joins splits
             TUNED.split_places < self.accumulators <= TUNED.split_lone_places
             and self.count * self.length <= TUNED.split_lone_elements
+            and not (self.in_slabs and len(operation.analysis.split) > 1)
         )
         hows = [each.how for each in operation.analysis.split]
         self._added = any(how in _ADDED for how in hows)

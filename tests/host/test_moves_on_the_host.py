@@ -15,6 +15,7 @@ from skuda.launch import registry
 from skuda.model.sku import BackendKind, KernelSku
 from skuda.schedules.row_variants import ClusterVariant, RowVariant, SplitVariant
 from skuda.schedules.scan_variants import ScanVariant
+from skuda.schedules.slab_variants import SlabVariant
 from skuda.schedules.stripe_variants import StripeVariant
 from skuda.schedules.variant import (
     BROADCAST,
@@ -70,6 +71,12 @@ def is_cluster(mode: RowMode, blocks: int):
     )
 
 
+def is_slab(mode: RowMode, threads: int):
+    return lambda found: (
+        isinstance(found.variant, SlabVariant) and (found.variant.mode, found.variant.threads) == (mode, threads)
+    )
+
+
 def is_split(kernel: str, mode: RowMode):
     return lambda found: (
         isinstance(found.variant, SplitVariant) and (found.variant.kernel, found.variant.mode) == (kernel, mode)
@@ -106,6 +113,11 @@ MOVES = {
     "eight blocks, misaligned": ("layer_norm", ("f32",), is_cluster(UNIT, 8)),
     "eight blocks, misaligned half types": ("softmax_dynamic_quantize", ("f16", "s4"), is_cluster(UNIT, 8)),
     "sixteen blocks, misaligned": ("softmax", ("f64",), is_cluster(UNIT, 16)),
+    "eight blocks, misaligned half types that are kept": ("rms_norm", ("f16",), is_cluster(UNIT, 8)),
+    "eight blocks, misaligned bytes": ("masked_softmax", ("f16",), is_cluster(UNIT, 8)),
+    "slabs of rows": ("layer_norm_backward", ("f32",), is_slab(WHOLE, 128)),
+    "slabs of rows, misaligned": ("layer_norm_backward", ("f32",), is_slab(UNIT, 128)),
+    "slabs of rows, misaligned half types": ("rms_norm_backward", ("f16", "f32"), is_slab(UNIT, 32)),
     "splits along": ("sum", ("f32",), is_split("along", WHOLE)),
     "splits along, misaligned": ("sum", ("f16",), is_split("along", UNIT)),
     "extremes of bytes": ("amax", ("s8",), is_row(WHOLE)),

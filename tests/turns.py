@@ -21,7 +21,7 @@ from skuda.launch import registry
 from skuda.verification import coverage, evidence
 
 FOLDER = Path(__file__).parent
-THINNED = 6  # so that a run takes less than ten minutes on two cores
+THINNED = 7  # so that a run takes less than ten minutes on two cores
 
 
 @cache

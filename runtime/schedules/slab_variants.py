@@ -101,7 +101,7 @@ def slab_bytes(operation: Operation, types: Types, variant: SlabVariant, length:
     row = sum([-(-(shares * each + around) // _LINE) * _LINE for each in read]) * variant.teams
     others = _LINE + shares * sum(columns)
     beside, alone = variant.shared
-    room = beside if row + others <= beside else alone
+    room = beside if row + others <= beside else alone  # one block's row comes while another's is made
     if min(read + written) < 16 or row + others > room:
         return 0
     return min(_ROWS_AHEAD, (room - others) // row) * row + others

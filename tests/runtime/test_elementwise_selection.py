@@ -123,6 +123,17 @@ def test_few_elements_are_spread_over_more_threads():
 
 
 @pytest.mark.parametrize(
+    "function, element, lanes",
+    [("silu_mul", "bf16", 4), ("pow", "f16", 4), ("silu_mul", "f32", 4), ("add", "bf16", 8), ("silu", "bf16", 8)],
+)
+def test_few_elements_of_long_formulas_of_several_inputs_are_spread_further(function, element, lanes):
+    operation = next(plan for plan in PLANS if plan.operation.function == function).operation
+    types = next(types for types in operation.combinations if types["T"] == element)
+    assert lanes_of(operation, types, VEC_SMALL) == (lanes, 1)
+    assert lanes_of(operation, types, SHIFTED_SMALL)[0] == 128 // DTYPES[element].bits
+
+
+@pytest.mark.parametrize(
     "function, element, many, turns",
     [
         ("erfc", "f32", True, TUNED.vec_turns),

@@ -105,6 +105,33 @@ def test_a_block_may_have_room_for_one_row_alone():
     assert one < slab_bytes(operation, types, found, 16384) < 2 * one
 
 
+@pytest.mark.parametrize(
+    "plan, rows, length, lanes, several",
+    [
+        (skuda.LayerNormBackwardPlan, 128, 7168, 4, False),
+        (skuda.RmsNormBackwardPlan, 128, 7168, 4, False),
+        (skuda.LayerNormBackwardPlan, 128, 2048, 1, False),  # fewer threads than 8192
+        (skuda.LayerNormBackwardPlan, 256, 4096, 4, True),  # two sums: a block takes half of the slabs
+        (skuda.RmsNormBackwardPlan, 256, 4096, 1, False),  # one sum: all of them
+    ],
+)
+def test_sums_across_few_slabs(plan, rows, length, lanes, several):
+    """How many columns a thread takes, and whether another kernel joins what blocks found."""
+    sums = selected(plan, rows, length, "bf16")._kernels.plans[1]
+    arrays = [np.empty(shape, DTYPES[word].storage) for shape, word in zip(sums.shapes, sums.words, strict=True)]
+    found = sums._geometry([view_of(array, str(index)) for index, array in enumerate(arrays)])
+    assert (found.variant.lanes, found.finish is not None) == (lanes, several)
+
+
+@pytest.mark.parametrize("length, rows", [(5120, 2), (7168, 1), (7169, 1), (8192, 1)])
+def test_two_blocks_have_room_with_a_row_each(length, rows):
+    """Rather than one with more rows: one's row comes while the other's is made."""
+    found = variant(skuda.RmsNormBackwardPlan, 4000, length, "f32")
+    operation, types = skuda.RmsNormBackwardPlan.operation, {"T": "f32", "W": "f32", "C": "f32"}
+    shared = slab_bytes(operation, types, found, length)
+    assert found.room == 2 and shared <= found.shared[0] and shared // (2 * length * 4) == rows
+
+
 @pytest.mark.parametrize(("length", "teams"), [(1024, 8), (1536, 4), (2880, 2), (5120, 1), (12288, 1)])
 def test_where_few_threads_hold_a_row_a_block_takes_several(length, teams):
     found = variant(skuda.LayerNormBackwardPlan, 4000, length)

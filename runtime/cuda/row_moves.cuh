@@ -479,8 +479,7 @@ template <typename E, int LANES, int SHARES> struct Stretch {
     }
   }
 
-  // The same by a warp, in words of 4 bytes: it takes half the steps that wide words do, which lie in the stretch
-  // otherwise than where they go.
+  // The same by a warp, in words of 4 bytes: wide ones take a branch by which of their words comes first where they go.
   __device__ void store_narrow(storage_t<E>* to, i32 count, int lane) const {
     static_assert(LANES == 32 && SHARES == 1);
     wait();

@@ -84,7 +84,7 @@ class SplitReductionKernels(ReducedRows):
         self.accumulators = accumulators_with_elements(self.length)
         self.segments = max(1, -(-self.length // SEGMENT))
         if self.in_slabs:
-            self.few //= 2  # a thread adds all rows of a slab, whatever columns it has
+            self.few //= 2  # vectors pay from fewer threads on: as measured, of two sums most
             self.slab = slab(self.length)
             self.slabs = max(1, -(-self.length // self.slab))
             self.accumulators, self.segments = self.slabs, 1
@@ -95,7 +95,8 @@ class SplitReductionKernels(ReducedRows):
         # log2 of the vectors that are so many bytes
         self._wide = max(3, min(5, (TUNED.split_line_bytes // vector - 1).bit_length()))
         self._lines = -(-self.count // (self.lanes << self._wide)) * self.segments
-        self._lone = (  # few short rows across: a block takes all of each, and no kernel joins splits
+        # Few short rows across, of slabs for one sum: a block takes all of each, and no kernel joins splits.
+        self._lone = (
             TUNED.split_places < self.accumulators <= TUNED.split_lone_places
             and self.count * self.length <= TUNED.split_lone_elements
             and not (self.in_slabs and len(operation.analysis.split) > 1)

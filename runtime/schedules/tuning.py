@@ -102,7 +102,8 @@ class Launch(Record):
         split_blocks: blocks that keep a GPU busy, which parts of rows are cut for.
         split_few_blocks: blocks; where there are fewer, each takes fewer columns.
         split_busy_threads: threads that keep a GPU busy: rows of so many, one block each, are not split.
-        split_few_threads: threads across rows; where there are fewer, each takes one column instead of a vector.
+        split_few_threads: threads across rows; where there are fewer (of slabs: half as many), each takes one column
+            instead of a vector.
         split_dealt_blocks: blocks of a warp along rows; where there are no more, several warps share its turns.
         split_places: positions that a block across rows takes, one a thread.
         split_each: accumulators that a thread across rows takes one after the other, at most.

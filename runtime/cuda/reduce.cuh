@@ -150,8 +150,9 @@ template <typename How, typename V, int THREADS, int EACH = 1, int SPREAD = 1> s
     V value;
     if constexpr (TWO) {  // even lanes go on with the first half of the accumulators, odd ones with the second
       const bool odd = threadIdx.x % 2;
-      value = across<LANES, 2>(
-          joined_lanes<How>(odd ? other : accumulator, from_lane(odd ? accumulator : other, 1), 1));
+      const V first = accumulator, second = other;  // copies: a reference to either would keep both in local memory
+      const V own = odd ? second : first, next = odd ? first : second;
+      value = across<LANES, 2>(joined_lanes<How>(own, from_lane(next, 1), 1));
       if constexpr (WARPS <= 1) value = joined_lanes<How>(value, from_lane(value, 1), 1);
     } else {
       value = across<LANES>(accumulator);

@@ -82,6 +82,11 @@ class Program:
         return bool(self.reductions) and any(node.intrinsics() & RANDOM for node in self.formulas.values())
 
     @property
+    def exponentials(self) -> bool:
+        """Whether rows are reduced to sums of exponentials."""
+        return any(reduction.op == f"{REDUCE}logsumexp" for reduction in self.reductions)
+
+    @property
     def split_reductions(self) -> tuple[Reduced, ...]:
         """What the reductions are, if parts of a row can be reduced apart: no reduction is inside another,
         and outputs with an element for each of a row's know nothing of them. Their type is that of what is reduced.

@@ -31,10 +31,12 @@ _OWN_NAMES |= functions_in(rule.becomes for rule in LOWERINGS)
 
 @dataclass(frozen=True)
 class PickText:
-    """The reductions that one element tells, as text: what is read of it, where it is, and what they then are."""
+    """The reductions that one element tells, as text: what is read of it, the number of the first pass that knows of
+    it, where it is, and what they then are."""
 
     name: str
     reads: str
+    before: int
     index: str
     statements: tuple[str, ...]
 
@@ -246,8 +248,8 @@ class RowProgram(ProgramInCuda):
     def _picks(self) -> tuple[PickText, ...]:
         """Those of one element together."""
         found, printer = [], _PickPrinter()
-        for number, (index, same) in enumerate(groupby(self.row.picks, lambda each: each.of.index)):
-            statements, names = [], set()
+        for number, (index, each_of) in enumerate(groupby(self.row.picks, lambda each: each.of.index)):
+            same, statements, names = [*each_of], [], set()
             for each in same:
                 value = "true" if each.of.value is None else printer.text(each.of.value)
                 names |= each.of.value.names() if each.of.value else set()
@@ -255,8 +257,18 @@ class RowProgram(ProgramInCuda):
                 nothing = "false" if each.of.nothing is None else printer.text(each.of.nothing)
                 statements.append(f"{each.name.text} = found ? {value} : {nothing}")
             reads = self._mask(names) or "0"
-            found.append(PickText(f"Pick{number + 1}", reads, printer.text(index), tuple(statements)))
+            before = self._first_pass_of({each.name.text for each in same})
+            found.append(PickText(f"Pick{number + 1}", reads, before, printer.text(index), tuple(statements)))
         return tuple(found)
+
+    def _first_pass_of(self, names: set[str]) -> int:
+        """The first pass that knows of one of these, or the last one, which values of the row are made beside."""
+        passes = self.row.passes if self.passes else self.row.passes[-1:]
+        for number, each in enumerate(passes):
+            nodes = [value.node for value in each.made] + ([each.repeat.start, each.repeat.next] if each.repeat else [])
+            if names & set().union(*(node.names() for node in nodes)):
+                return number
+        return len(passes) - 1
 
     def _made(self, value: Value, whole: bool) -> str:
         if value.operand is not None:

@@ -400,10 +400,14 @@ class RowReader(Formulas):
         operation = analysed(operation, of_some=program.of_some)
         split, scans = program.split_reductions, len(program.scans)
         program = replace(program, operation=analysed(operation, split=split, updated=program.updated, scans=scans))
-        program = replace(
-            program, operation=analysed(program.operation, repeats=program.repeats, draws=program.draws)
+        whole = analysed(
+            program.operation,
+            repeats=program.repeats,
+            draws=program.draws,
+            exponentials=program.exponentials,
         )
-        whole = analysed(program.operation, reductions=program.passed_over)
+        program = replace(program, operation=whole)
+        whole = analysed(whole, reductions=program.passed_over)
         program = replace(program, operation=whole)
         if not is_staged(program):
             found = analysed(whole, stack=saved_of(program), alternative=alternative_stages(program))

@@ -374,6 +374,7 @@ class _Splitter:
                 split=stage.split_reductions,
                 scans=len(stage.scans),
                 repeats=stage.repeats,
+                exponentials=stage.exponentials,
             ),
         )
         stage = replace(stage, operation=analysed(stage.operation, reductions=stage.passed_over))

@@ -132,8 +132,9 @@ struct EmptyPass : PassDefaults {
 // stage of an operation it is, 0 if the only one. COSTLY: how many values of an element are held for what they cost.
 // STRIPE: how many values a pass reduces a row to, at most, where stripes of rows are held.
 // LATE_COLUMNS: whether few calls read columns. LONE_FINISH: whether one thread does better to `finish`. LONE_ENDS: and
-// whether it alone takes logarithms of sums of exponentials, of which no pass knows. BESIDE: the inputs in which rows beside each other differ (bits, as in PassDefaults). Picks: what one element of a row tells, which
-// is read before the first pass: which inputs of it (READS), its index, and what follows.
+// whether it alone takes logarithms of sums of exponentials, of which no pass knows. BESIDE: the inputs in which rows
+// beside each other differ (bits, as in PassDefaults). Picks: what one element of a row tells, which is read before the
+// first pass: which inputs of it (READS), the first pass that knows of it (BEFORE), its index, and what follows.
 struct RowProgramDefaults {
   using Attributes = List<>;
   using Stack = List<>;

@@ -378,11 +378,12 @@ __device__ inline void run_passes(
   i64 length = row.length;
   if constexpr (PICKS_ALONE) length = row.live ? args.rows.length_of(row.position) : 0;
   typename P::Shared shared = shared_at_start<P>(args, row.position, typename P::C(length));
-  pick_all<P>(args, shared, length, [&](auto n) { return row.template input<n>(); });
-  ((type_at<typename P::Passes, I>::wanted(shared)
+  const Picked<P> picked = read_picked<P>(args, shared, length, [&](auto n) { return row.template input<n>(); });
+  ((take_picked<I, P>(picked, shared), type_at<typename P::Passes, I>::wanted(shared)
         ? reduce_pass<S, type_at<typename P::Passes, I>>(args, row, inputs, columns_aligned, held, shared)
         : void()),
    ...);
+  take_picked<S::LAST, P>(picked, shared);
   if constexpr (!P::LONE_FINISH) P::finish(shared);
   if (row.thread == 0 && row.live) {
     if constexpr (P::LONE_FINISH) P::finish(shared);

@@ -131,30 +131,62 @@ __device__ inline typename P::Shared shared_at_start(
       args, row, count, make_seq<Operands::per_row>(), make_seq<Operands::scalars>(), make_seq<Operands::attributes>());
 }
 
-// What one element of a row tells. `start`: gives where the row begins in the input of an index.
-template <typename P, bool READ, int N, typename Args, typename Start>
-__device__ inline formula_t<typename P::C, element_in<P, N>> value_picked(
-    const Args& args, i64 index, bool found, const Start& start) {
-  using V = formula_t<typename P::C, element_in<P, N>>;
-  if constexpr (READ)
-    if (found) return V(::widen(fetch(start(Constant<N>()) + args.template elements<N>().steps.to(index))));
-  return V();
-}
-template <typename P, typename Pick, typename Args, typename Start, int... N>
-__device__ inline void pick_one(
-    const Args& args, typename P::Shared& shared, i64 length, const Start& start, Seq<N...>) {
-  const i64 index = Pick::index(shared);
-  const bool found = index >= 0 && index < length;
-  Pick::set(shared, {value_picked<P, (Pick::READS >> N & 1) != 0, N>(args, index, found, start)...}, found);
-}
-template <typename P, typename Args, typename Start, typename... Pick>
-__device__ inline void pick_all(
-    const Args& args, typename P::Shared& shared, i64 length, const Start& start, List<Pick...>) {
-  (pick_one<P, Pick>(args, shared, length, start, make_seq<operands_of<P>::elements>()), ...);
+// What one element of a row tells: read before the first pass, and taken before the first one that knows of it, so that
+// no pass before waits for it. N: inputs with elements.
+template <typename P, typename Pick, typename N> struct PickedOf;
+template <typename P, typename Pick, int... N> struct PickedOf<P, Pick, Seq<N...>> {
+  template <int K> static constexpr bool reads = (Pick::READS >> K & 1) != 0;
+  bool found;
+  Tuple<storage_t<element_in<P, N>>...> of;
+
+  // `start`: gives where the row begins in the input of an index.
+  template <typename Args, typename Start>
+  __device__ void read(const Args& args, const typename P::Shared& shared, i64 length, const Start& start) {
+    const i64 index = Pick::index(shared);
+    found = index >= 0 && index < length;
+    (read_input<N>(args, index, start), ...);
+  }
+  template <int K, typename Args, typename Start>
+  __device__ void read_input(const Args& args, i64 index, const Start& start) {
+    if constexpr (reads<K>)
+      if (found) get<K>(of) = fetch(start(Constant<K>()) + args.template elements<K>().steps.to(index));
+  }
+  template <int K> __device__ auto value() const {
+    using V = formula_t<typename P::C, element_in<P, K>>;
+    if constexpr (reads<K>) return V(::widen(get<K>(of)));
+    else return V();
+  }
+  __device__ void take(typename P::Shared& shared) const { Pick::set(shared, {value<N>()...}, found); }
+};
+template <typename P, typename... Pick>
+__device__ Tuple<PickedOf<P, Pick, make_seq<operands_of<P>::elements>>...> picked_of(List<Pick...>);
+template <typename P> using Picked = decltype(picked_of<P>(typename P::Picks()));
+
+template <typename P, typename Args, typename Start, int... I>
+__device__ inline void read_picked(
+    Picked<P>& picked, const Args& args, const typename P::Shared& shared, i64 length, const Start& start, Seq<I...>) {
+  (get<I>(picked).read(args, shared, length, start), ...);
 }
 template <typename P, typename Args, typename Start>
+__device__ inline Picked<P> read_picked(
+    const Args& args, const typename P::Shared& shared, i64 length, const Start& start) {
+  Picked<P> picked = {};
+  read_picked<P>(picked, args, shared, length, start, make_seq<P::Picks::size>());
+  return picked;
+}
+// Those that pass PASS is the first to know of. -1: all of them.
+template <int PASS, typename P, int... I>
+__device__ inline void take_picked(const Picked<P>& picked, typename P::Shared& shared, Seq<I...>) {
+  ((PASS < 0 || type_at<typename P::Picks, I>::BEFORE == PASS ? get<I>(picked).take(shared) : void()), ...);
+}
+template <int PASS, typename P>
+__device__ inline void take_picked(const Picked<P>& picked, typename P::Shared& shared) {
+  take_picked<PASS, P>(picked, shared, make_seq<P::Picks::size>());
+}
+// Both at once.
+template <typename P, typename Args, typename Start>
 __device__ inline void pick_all(const Args& args, typename P::Shared& shared, i64 length, const Start& start) {
-  pick_all<P>(args, shared, length, start, typename P::Picks());
+  take_picked<-1, P>(read_picked<P>(args, shared, length, start), shared);
 }
 
 template <typename... Pass> __device__ constexpr bool makes_random(List<Pass...>) { return (Pass::RANDOM || ...); }

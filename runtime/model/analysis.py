@@ -67,6 +67,7 @@ class Analysis(Record):
         scans: how many scans along `over` it makes; it has no other reductions then.
         repeats: whether passes over a row are repeated until they find what they seek.
         draws: whether it reduces rows and makes random numbers, which takes many instructions.
+        exponentials: whether it reduces rows to sums of exponentials, whose ends take many instructions.
         stack: what a cluster keeps of an element between its passes: of each thing the types of what lies below it in
             memory, and its own. Empty where that is the inputs alone.
         updated: inputs of which the thread that makes a row's own values alone reads that row's entry: an output with
@@ -105,6 +106,7 @@ class Analysis(Record):
     scans: int = 0
     repeats: bool = False
     draws: bool = False
+    exponentials: bool = False
     stack: tuple[tuple[str, ...], ...] = ()
     updated: tuple[str, ...] = ()
     stages: int = 0

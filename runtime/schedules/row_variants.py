@@ -145,16 +145,17 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     bits = sum(operation.bits(operand, types) for operand in operation.read if operand.dims == operation.space)
     if operation.of_alternative or operation.analysis.scans:
         return ()
-    found = _row_variants(bits, bool(operation.analysis.stack), operation.analysis.repeats)
-    if not operation.analysis.reductions and all(operand.dims != operation.space for operand in operation.outputs):
+    analysis = operation.analysis
+    found = _row_variants(bits, bool(analysis.stack), analysis.exponentials, analysis.repeats)
+    if not analysis.reductions and all(operand.dims != operation.space for operand in operation.outputs):
         return tuple([next(each for each in found if each.mode is mode) for mode in RowMode])  # no pass reads rows
     if operation.holds_alone:
         return tuple([variant for variant in found if variant.keep and variant.mode is not RowMode.STEPPED])
     if not split_variants(operation, types):
         few = takes_few_rows(operation)
-        return _with_few(found, _most_spread(operation, types), operation.analysis.draws) if few else found
+        return _with_few(found, _most_spread(operation, types), analysis.draws) if few else found
     last = operation.space[-1]
-    if operation.analysis.slabs or (last.name not in operation.along and not last.many):
+    if analysis.slabs or (last.name not in operation.along and not last.many):
         return ()
     held = [variant for variant in found if variant.keep and variant.mode is not RowMode.STEPPED]
     longest = min({each.mode: each.elements for each in held}.values(), default=0)  # the last of a mode is its longest
@@ -199,21 +200,26 @@ def _with_few(found: tuple[RowVariant, ...], most_spread: int, draws: bool) -> t
 
 
 @cache
-def _row_variants(bits: int, costly: bool, repeats: bool) -> tuple[RowVariant, ...]:
-    """Of inputs of so many bits an element; costly: values are held beside them; repeats: a pass is made several times.
+def _row_variants(bits: int, costly: bool, exponentials: bool, repeats: bool) -> tuple[RowVariant, ...]:
+    """Of inputs of so many bits an element; costly: values are held beside them; exponentials, repeats: as `Analysis`
+    has them.
 
     Of long narrow rows more are under way where threads hold twice as much, for what a thread needs besides it needs
     half as often. Where values are held, or rows are not in whole words, there are too few registers for that; there
     what a thread does once for all of its elements takes its time, and those of half as many hold what they can.
     """
-    found = []
+    narrow, found = bits <= TUNED.halved_bits, []
+    # Whether half of few threads, and half of many, have more to do than to wait. Many are halved already elsewhere.
+    of_few = costly or exponentials or (narrow and not repeats)
+    of_many = costly if narrow else exponentials
     for mode in RowMode:
         layout, suffix = mode.layout, mode.suffix
         for threads, chunks in TUNED.row_shapes:
-            for more in _held_chunks(mode, threads, chunks, bits) if costly else ():
+            held = of_few if threads == TUNED.held_threads[0] else of_many
+            for more in _held_chunks(mode, threads, chunks, bits) if held else ():
                 found.append(RowVariant("row", layout, f"x{more}{suffix}", threads // 2, more, True, mode, True))
             long = threads >= TUNED.halved_threads and chunks == ACCUMULATOR_GROUPS
-            if long and mode is RowMode.WHOLE and bits <= TUNED.halved_bits and not costly and not repeats:
+            if long and mode is RowMode.WHOLE and narrow and not costly and not repeats:
                 threads, chunks = threads // 2, chunks * 2
             most = min(_THREAD_REGISTERS, _REGISTERS // threads)
             whole = mode is RowMode.WHOLE
@@ -227,10 +233,9 @@ def _row_variants(bits: int, costly: bool, repeats: bool) -> tuple[RowVariant, .
 
 
 def _held_chunks(mode: RowMode, threads: int, chunks: int, bits: int) -> tuple[int, ...]:
-    """How many groups half as many threads may hold of rows that need so many threads, beside values of theirs."""
-    least, most = TUNED.held_threads
-    suits = mode is RowMode.WHOLE and chunks == ACCUMULATOR_GROUPS and least <= threads <= most
-    return TUNED.held_shapes if suits and bits <= TUNED.halved_bits else ()
+    """How many groups half as many threads may hold of rows that need so many threads."""
+    suits = mode is RowMode.WHOLE and chunks == ACCUMULATOR_GROUPS and threads in TUNED.held_threads
+    return TUNED.held_shapes if suits and bits <= TUNED.held_bits else ()
 
 
 def cluster_variants(operation: Operation) -> tuple[ClusterVariant, ...]:

@@ -79,7 +79,8 @@ class Launch(Record):
         row_reread: (threads, chunks) of rows that are read again by each pass.
         halved_threads: threads of a row, from which on half as many hold twice as much each where registers allow.
         halved_bits: bits of an element of all inputs, up to which they do.
-        held_threads: threads of a row, from and up to which half as many hold more each where values are held.
+        held_threads: threads of a row, of which half as many hold more each where they have more to do than to wait.
+        held_bits: bits of an element of all inputs, up to which they do.
         held_shapes: chunks that each of these may hold.
         row_other_registers: registers of a thread beside the elements that it holds.
         row_other_registers_unaligned: the same where elements do not lie in whole vectors.
@@ -177,6 +178,7 @@ class Launch(Record):
     halved_threads: int
     halved_bits: int
     held_threads: tuple[int, int]
+    held_bits: int
     held_shapes: tuple[int, ...]
     row_other_registers: int
     row_other_registers_unaligned: int
@@ -374,6 +376,7 @@ SM_90 = Tuning(  # measured on an H200
     halved_threads=512,
     halved_bits=16,
     held_threads=(256, 512),
+    held_bits=32,
     held_shapes=(5, 6),
     row_other_registers=32,
     row_other_registers_unaligned=48,

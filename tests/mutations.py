@@ -1170,6 +1170,20 @@ MUTATIONS = (
         where("tests/codegen/test_build.py", "named_for_each"),
         "sm_90 has no clusters",
     ),
+    Mutation(
+        "runtime/schedules/row_variants.py",
+        "    of_many = costly if narrow else exponentials",
+        "    of_many = costly or exponentials",
+        where("tests/runtime/test_row_indices.py", "long_narrow"),
+        "threads of two inputs hold more than they have registers for",
+    ),
+    Mutation(
+        "codegen/row_program.py",
+        "            before = self._first_pass_of({each.name.text for each in same})",
+        "            before = len(self.row.passes) - 1",
+        where("tests/host/test_picks.py::test_bytes[picked_within]"),
+        "a pass knows of a picked element before it is taken",
+    ),
     # ---- batches and shards ----
     Mutation(
         "runtime/frameworks/batching.py",

@@ -154,6 +154,17 @@ def test_an_index_is_a_pair_while_it_is_looked_for():
     assert written.shared_members == ["C count", "i64 argmax", "i64 sum", "i64 y", "i64 z"]
 
 
+def test_an_element_that_a_row_picks_is_taken_by_the_first_pass_that_knows_of_it():
+    outputs = (
+        "y: T[*n] = sum(exp(x - sum(where(position(d) == position(n), x, 0), over=d)), over=d)"
+        " + sum(where(position(d) == 2, x, 0), over=d); z: T[*n, d] = max(x, over=d)"
+        " * sum(where(position(d) == 3, x, 0), over=d) + x"
+    )
+    written = RowProgram(forward("x: T[*n, d]", outputs))
+    assert len(written.passes) == 2
+    assert {each.index: each.before for each in written.picks} == {"shared.position_of_n": 0, "2ll": 1, "3ll": 1}
+
+
 def test_several_dimensions_are_the_same_in_any_order():
     assert formula("mean(x, over=(d, n))") == formula("mean(x, over=(n, d))")
     assert formula("mean(x, over=(d, n))").args[1].text == "n, d"

@@ -37,6 +37,18 @@ ROWS = {
           value: T[*n] = sum(exp(min(x, 1) * max(-1, min(weight, 1))), over=v) * max(weight, over=v)
         backward: none
     """,
+    # One is known to the first pass, the others after it.
+    "picked_within": """
+        types: {T: [f32, bf16]}
+        inputs: {input: "T[*n, d]"}
+        let:
+          label: position(n) % 9 - 1
+          own: sum(where(position(d) == label, input, 0), over=d)
+        outputs:
+          value: T[*n] = sum(min(input, own), over=d) + sum(where(position(d) == 2, input, 0), over=d)
+          output: T[*n, d] = max(input * own, over=d) + sum(where(position(d) == 3, input, 0), over=d) * input
+        backward: none
+    """,
     "picked_beside": """
         types: {T: [f32, bf16]}
         inputs: {input: "T[*n, *d]"}

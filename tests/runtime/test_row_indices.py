@@ -207,6 +207,15 @@ def test_a_row_is_held_by_as_many_threads_as_its_sum_has_accumulators():
         ("Softmax", "f16", 2880, "row128x4"),
         ("Softmax", "f16", 5121, "row256x4_unaligned"),
         ("Softmax", "f64", 5120, "row256x4"),
+        ("Softmax", "f32", 5120, "row128x5"),
+        ("Softmax", "f32", 11008, "row512x4"),
+        ("LayerNorm", "bf16", 5120, "row128x5"),  # narrow: they compute longer than they wait
+        ("LayerNorm", "f32", 5120, "row256x4"),
+        ("LayerNorm", "f16", 6144, "row128x6"),
+        ("Sparsemax", "f16", 11008, "row512x4"),  # passes that are repeated
+        ("Logsumexp", "f32", 11008, "row256x6"),
+        ("Logsumexp", "f16", 11008, "row256x8"),
+        ("SiluMulDynamicQuantize", "bf16", 5120, "row128x5"),  # two inputs, and a value that is held
         ("AddRmsNorm", "f16", 11008, "row512x4"),  # two inputs
     ],
 )

@@ -209,7 +209,8 @@ def _row_variants(bits: int, costly: bool, exponentials: bool, repeats: bool) ->
     what a thread does once for all of its elements takes its time, and those of half as many hold what they can.
     """
     narrow, found = bits <= TUNED.halved_bits, []
-    # Whether half of few threads, and half of many, have more to do than to wait. Many are halved already elsewhere.
+    # Whether half as many threads have more to do than to wait: of rows that take the fewer of `held_threads`, and of
+    # those that take the more. Narrow ones of the latter that hold no values are halved by `halved_threads`.
     of_few = costly or exponentials or (narrow and not repeats)
     of_many = costly if narrow else exponentials
     for mode in RowMode:

@@ -128,9 +128,15 @@ class Pass:
         return tuple(each.value for each in self.held if each.first)
 
     @property
+    def names(self) -> frozenset[str]:
+        """All that what it computes knows of."""
+        repeated = (self.repeat.start, self.repeat.next) if self.repeat else ()
+        return frozenset().union(*(node.names() for node in (*(value.node for value in self.made), *repeated)))
+
+    @property
     def reads(self) -> frozenset[str]:
         """The inputs that it needs where nothing is held."""
-        return frozenset(name for value in self.made for name in value.node.names() & self.operands)
+        return self.names & self.operands
 
     def wanted(self, early: Sequence[Operand]) -> tuple[Value, ...]:
         """Its reductions, or outputs but for those of `early`, which an earlier pass has stored; and its early ones."""

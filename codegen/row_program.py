@@ -185,10 +185,9 @@ class RowProgram(ProgramInCuda):
     @property
     def _lone_finish(self) -> bool:
         """Whether the outputs that a row has one of take some time, and the others know nothing of them."""
-        values, last = self.row.row_values, self.row.passes[-1]
-        named = set().union(*(each.node.names() for each in last.made))
+        values = self.row.row_values
         costly = self._lone_ends or is_costly(*(each.node for each in values))
-        return costly and not named & {each.name for each in values}
+        return costly and not self.row.passes[-1].names & {each.name for each in values}
 
     @property
     def _lone_ends(self) -> bool:
@@ -264,11 +263,7 @@ class RowProgram(ProgramInCuda):
     def _first_pass_of(self, names: set[str]) -> int:
         """The first pass that knows of one of these, or the last one, which values of the row are made beside."""
         passes = self.row.passes if self.passes else self.row.passes[-1:]
-        for number, each in enumerate(passes):
-            nodes = [value.node for value in each.made] + ([each.repeat.start, each.repeat.next] if each.repeat else [])
-            if names & set().union(*(node.names() for node in nodes)):
-                return number
-        return len(passes) - 1
+        return next((number for number, each in enumerate(passes) if names & each.names), len(passes) - 1)
 
     def _made(self, value: Value, whole: bool) -> str:
         if value.operand is not None:

@@ -105,6 +105,7 @@ def _elementwise(program: Program) -> Program:
         chained=op.analysis.chained,
         converts=op.analysis.converts,
         precise_as=op.analysis.precise_as,
+        draws=op.analysis.draws,
         stage=op.analysis.stage,
         of_one=op.along,
     )

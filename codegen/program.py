@@ -78,8 +78,8 @@ class Program:
 
     @property
     def draws(self) -> bool:
-        """Whether it reduces rows and makes random numbers."""
-        return bool(self.reductions) and any(node.intrinsics() & RANDOM for node in self.formulas.values())
+        """Whether it makes random numbers."""
+        return any(node.intrinsics() & RANDOM for node in self.formulas.values())
 
     @property
     def exponentials(self) -> bool:

@@ -374,6 +374,7 @@ class _Splitter:
                 split=stage.split_reductions,
                 scans=len(stage.scans),
                 repeats=stage.repeats,
+                draws=stage.draws,
                 exponentials=stage.exponentials,
             ),
         )

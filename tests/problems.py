@@ -27,7 +27,19 @@ from skuda.schedules.row_variants import FEW_ROWS, PORTABLE_CLUSTER, ClusterVari
 from skuda.schedules.scan_variants import ScanVariant
 from skuda.schedules.slab_variants import SlabVariant
 from skuda.schedules.stripe_variants import StripeVariant
-from skuda.schedules.variant import BROADCAST, COLUMNS, GROUPS, SHIFTED, STAGES, TABULATE, TILE, VEC, RowMode, Variant
+from skuda.schedules.variant import (
+    BROADCAST,
+    COLUMNS,
+    GROUPS,
+    SHIFTED,
+    SINGLE_SMALL,
+    STAGES,
+    TABULATE,
+    TILE,
+    VEC,
+    RowMode,
+    Variant,
+)
 
 
 def kernel_of(entry: str) -> tuple[str, str]:
@@ -103,8 +115,8 @@ class Call:
     `large`: the kernel is chosen as for many elements; so many would take the reference too long. `staged`: and so is
     the form. `apart`: as where blocks make no clusters. `crowded`: as where many rows keep a GPU busy.
     `held`: the one schedule of stripes that may serve it, where one may. `tabled`: so many are looked up in a table.
-    `spread`: few rows may have a thread for each group of elements. `turned`: attributes have other values than their
-    defaults.
+    `spread`: few rows may have a thread for each group of elements. `single`: few elements may be taken one by one.
+    `turned`: attributes have other values than their defaults.
     """
 
     plan_class: type[Plan]
@@ -118,6 +130,7 @@ class Call:
     held: StripeVariant | None = None
     tabled: bool = False
     spread: bool = True
+    single: bool = True
     turned: bool = False
 
     @property
@@ -140,6 +153,8 @@ class Call:
                 split.busy = split.few = 0
         if not self.spread:
             plan._kernels.few_spread_threads = 0
+        if not self.single:
+            plan._kernels.single_blocks = 0
         if split is not None:
             split.dealt = 32  # so that some calls have more blocks
             split.enough = 1  # so that teams share blocks
@@ -283,8 +298,9 @@ def _most_elements(variant: Variant, operation: Operation) -> int:
     return 300_000 if operation.analysis.over else 60_000
 
 
-def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool, bool, StripeVariant | None, bool, bool]:
-    """`large`, `staged`, `apart`, `crowded`, `held`, `tabled` and `spread` of the calls that reach a schedule."""
+def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool, bool, StripeVariant | None, bool, bool, bool]:
+    """`large`, `staged`, `apart`, `crowded`, `held`, `tabled`, `spread` and `single` of the calls that reach a
+    schedule."""
     rows = isinstance(entry.variant, RowVariant)
     clusters = isinstance(entry.variant, ClusterVariant)
     columns = isinstance(entry.variant, SplitVariant) and entry.variant.lanes > 1
@@ -296,7 +312,8 @@ def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool, bool, Stripe
     held = entry.variant if isinstance(entry.variant, StripeVariant) else None
     apart = rows or entry.variant is VEC
     spread = not few or entry.variant.spread > 1
-    return many, is_alternative(entry), apart, crowded, held, entry.variant is TABULATE, spread
+    single = entry.variant is SINGLE_SMALL
+    return many, is_alternative(entry), apart, crowded, held, entry.variant is TABULATE, spread, single
 
 
 def _lengths_of_stripes(operation: Operation, variant: StripeVariant) -> list[tuple]:

@@ -43,13 +43,13 @@ __device__ constexpr bool read_early(int threads, int chunks, int columns, int b
 
 // Blocks that a multiprocessor is to have room for, where rows start at any element: a thread has in registers the
 // words around its shares of `arrays`, of `bits` an element together; later, `held` bits of each element, beside what
-// it reads of `columns`. `apart`: whether the rows of a warp differ, and in values of their own. Bounds that are any
-// tighter spill, or have loads wait for each other.
+// it reads of `columns`. `apart`: whether the rows of a warp differ, and in values of their own. `live`: bits of each
+// element that are held together, where that counts. Bounds that are any tighter spill, or have loads wait for each other.
 __device__ constexpr int blocks_unaligned(
-    int threads, int chunks, bool apart, int arrays, int bits, int held, int columns, int column_bits) {
+    int threads, int chunks, bool apart, int live, int arrays, int bits, int held, int columns, int column_bits) {
   const int elements = chunks * GROUP, each = arrays > 0 ? bits / arrays : 0, words = elements * bits / 32 + chunks * arrays * 4;
   // Where a tighter bound spills nothing.
-  const bool narrow = arrays > 1 && columns == 0 && !apart && each <= UNALIGNED_NARROW_BITS;
+  const bool narrow = arrays > 1 && columns == 0 && !apart && each <= UNALIGNED_NARROW_BITS && elements * live / 32 < words;
   const int later = elements * held / 32 + (held > 0 ? columns * each : 0);
   const int own = (apart ? UNALIGNED_APART_REGISTERS : UNALIGNED_REGISTERS) + (narrow ? 0 : each) + larger(words, later);
   const bool read = read_early(threads, chunks, columns, column_bits, false);

@@ -43,13 +43,14 @@ template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct R
   // Whether columns are loaded where they are used, each share at once.
   static constexpr bool APART = KEEP && MODE == UNIT && !EARLY;
   // Whether rows that start at any element come by way of shared memory: those that were faster so when measured.
+  // Columns that few calls read do not count where no values are held.
   static constexpr int STAGED_NEED = BLOCK * CHUNKS * Operands::array_bits;  // bytes
   template <int... N> static __device__ constexpr bool in_units(Seq<N...>) {
     return ((storage<element_in<P, N>>::bits >= 32) && ...);
   }
   static constexpr bool STAGED = KEEP && MODE == UNIT && sizeof(C) <= 4 && Operands::arrays == 1 &&
-      THREADS >= 32 && (Operands::columns_read > 0) == (THREADS <= STAGED_THREADS) && STAGED_NEED <= STAGED_BYTES &&
-      in_units(make_seq<Operands::arrays>());
+      THREADS >= 32 && STAGED_NEED <= STAGED_BYTES && in_units(make_seq<Operands::arrays>()) &&
+      ((P::LATE_COLUMNS && P::COSTLY == 0) || (Operands::columns_read > 0) == (THREADS <= STAGED_THREADS));
   // Bytes of shared memory for outputs, at most: a kernel may declare 48 kB.
   static constexpr int STRETCH = STAGED ? smaller(STRETCH_BYTES, (46 << 10) - STAGED_NEED) : STRETCH_BYTES;
   static constexpr int UNROLLED = KEEP ? CHUNKS : MODE == UNIT || sizeof(C) > 4 ? 1 : REREAD_UNROLLED;
@@ -69,12 +70,14 @@ template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct R
     if (makes_random(Passes())) return smaller(waiting(), larger(2, (1 << 16) / (BLOCK * RANDOM_REGISTERS)));
     return waiting();
   }
+  // Of larger blocks there would be half as many, of several rows a warp little is spilled.
+  static constexpr int LIVE = THREADS >= 32 && BLOCK == ROW_THREADS ? P::LIVE_BITS : 0;
   // The same for a row that is held while its reductions wait.
   static __device__ constexpr int waiting() {
     if (MODE == WHOLE || STAGED)
       return blocks_of(THREADS, CHUNKS, P::LIVE_BITS, ROW_REGISTERS + ROW_VALUE_REGISTERS * most_values(Passes()));
     return blocks_unaligned(
-        BLOCK, CHUNKS, THREADS < 32 && Operands::per_row > 0, Operands::arrays, Operands::array_bits,
+        BLOCK, CHUNKS, THREADS < 32 && Operands::per_row > 0, LIVE, Operands::arrays, Operands::array_bits,
         P::COSTLY * storage<C>::bits, Operands::columns_read, Operands::column_bits);
   }
 

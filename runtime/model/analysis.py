@@ -66,7 +66,7 @@ class Analysis(Record):
         reductions: how many values a row is reduced to by passes over it; 0 where there are none.
         scans: how many scans along `over` it makes; it has no other reductions then.
         repeats: whether passes over a row are repeated until they find what they seek.
-        draws: whether it reduces rows and makes random numbers, which takes many instructions.
+        draws: whether it makes random numbers, which takes many instructions, and fewer for four of them together.
         exponentials: whether it reduces rows to sums of exponentials, whose ends take many instructions.
         stack: what a cluster keeps of an element between its passes: of each thing the types of what lies below it in
             memory, and its own. Empty where that is the inputs alone.

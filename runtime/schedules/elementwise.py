@@ -15,7 +15,7 @@ from math import prod
 from skuda.model.operation import Operation, Types
 from skuda.schedules import abi
 from skuda.schedules.axes import Axis, index_space
-from skuda.schedules.elementwise_variants import TABLED_BITS, has_table, lanes_of, tile_of
+from skuda.schedules.elementwise_variants import TABLED_BITS, has_table, lanes_of, tile_of, unaligned_small
 from skuda.schedules.geometry import (
     MARGIN,
     MOST,
@@ -39,10 +39,12 @@ from skuda.schedules.variant import (
     ROWS,
     SHIFTED,
     SHIFTED_SMALL,
+    SINGLE_SMALL,
     TABULATE,
     TUNED,
     VEC,
     VEC_SMALL,
+    Variant,
 )
 
 _TABLE_ENTRIES = 1 << TABLED_BITS
@@ -61,6 +63,7 @@ class ElementwiseKernels(KernelGeometry):
         space: extents of the index space.
         few_blocks: fewer leave a GPU idle, so threads take less each; 0: as if there were never few. A constant, so
             that no call asks for the device.
+        single_blocks: up to so many take elements one by one; 0: as if there were more.
         multiprocessors: of the device, and cluster_shared: as of `RowKernels`. Who launches an operation with tables
             says what they are.
         tabled_elements: elements from which on results are looked up.
@@ -69,6 +72,7 @@ class ElementwiseKernels(KernelGeometry):
     """
 
     few_blocks = TUNED.few_blocks
+    single_blocks = TUNED.single_blocks
     multiprocessors = TUNED.multiprocessors
     cluster_shared = TUNED.shared_bytes
     tabled_elements = TUNED.tabled_elements
@@ -243,18 +247,39 @@ class ElementwiseKernels(KernelGeometry):
         """One row; None where it is too long or too short, or its parameters lie too far apart or change too often."""
         if self._is_tabled(length):
             return self._tabled(arrays, length)
-        variant, less = (VEC, VEC_SMALL) if aligned else (SHIFTED, SHIFTED_SMALL)
+        variant = self._of_few(aligned, length) or (VEC if aligned else SHIFTED)
         lanes, groups = lanes_of(self.operation, self.types, variant)
-        if not aligned and (length < lanes + 2 * MARGIN or (run < length and run < TUNED.straddle)):
+        if not aligned and run < length and run < TUNED.straddle:
             return None
-        if self.few_blocks:
-            small = lanes_of(self.operation, self.types, less)
-            most = TUNED.small_blocks if aligned else TUNED.small_shifted_blocks
-            most //= 2 if small[0] < lanes else 1
-            if small != (lanes, groups) and length <= most * TUNED.small_threads * small[0]:
-                variant, (lanes, groups) = less, small
+        if variant in (SHIFTED, SHIFTED_SMALL) and length < lanes + 2 * MARGIN:
+            return None
         gaps = dict.fromkeys(arrays, 0)
         return self.one_row(variant, lanes, groups, arrays, length, run, period, steps, length, gaps)
+
+    def _of_few(self, aligned: bool, length: int) -> Variant | None:
+        """The schedule of so few elements of one row; None where there are more.
+
+        Elements that begin anywhere are taken one by one: a thread has fewer instructions to fetch than for vectors
+        that are shifted into place. So are others of which there are no shorter vectors, or where functions of fewer
+        elements follow each other sooner in a thread.
+        """
+        if not self.few_blocks:
+            return None
+        operation, types = self.operation, self.types
+        small, functions = unaligned_small(operation, types), bool(operation.analysis.precise_as)
+        variant, blocks = (VEC_SMALL, TUNED.small_blocks) if aligned else (SHIFTED_SMALL, TUNED.small_shifted_blocks)
+        usual, vectors, single = (
+            lanes_of(operation, types, each) for each in (VEC if aligned else SHIFTED, variant, SINGLE_SMALL)
+        )
+        sooner = functions and (operation.analysis.long or len(operation.read) > 1) and single[1] < vectors[0] <= 4
+        if small is SINGLE_SMALL and (not aligned or sooner or vectors == usual):
+            most = self.single_blocks * (2 if functions and not aligned else 1)
+            if length <= most * TUNED.small_threads * single[1]:
+                return SINGLE_SMALL
+        if variant not in (VEC_SMALL, small) or vectors == usual:
+            return None
+        narrow = vectors[0] < usual[0] and not functions
+        return variant if length <= blocks // (2 if narrow else 1) * TUNED.small_threads * vectors[0] else None
 
     def one_row(
         self, variant, lanes: int, groups: int, arrays, length: int, run: int, period: int, steps, line: int, gaps
@@ -279,7 +304,7 @@ class ElementwiseKernels(KernelGeometry):
             strides[self.operation.operands[index].name] = (each,)
         head = abi.FLAT.pack(length=length, run=divide_slots(run), period=repeats(period), line=divide_slots(line))
         covered = length + (lanes - 1 if variant in (SHIFTED, SHIFTED_SMALL) else 0)
-        block = TUNED.small_threads if variant is VEC_SMALL else BLOCK
+        block = TUNED.small_threads if variant in (VEC_SMALL, SINGLE_SMALL) else BLOCK
         grid = -(-covered // (block * lanes * groups))
         turns = TUNED.vec_turns if self._is_long and not variant.of_few and grid >= self.many_blocks else 1
         return Geometry(variant, -(-grid // turns), head, strides, block)

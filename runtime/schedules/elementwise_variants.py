@@ -15,6 +15,7 @@ from skuda.schedules.variant import (
     ROWS,
     SHIFTED,
     SHIFTED_SMALL,
+    SINGLE_SMALL,
     STRIDED,
     TABULATE,
     TILE,
@@ -52,7 +53,7 @@ def elementwise_variants(operation: Operation, types: Types) -> tuple[Variant, .
                 break
         parameters = [operand for operand in parameters if ends & {dim.name for dim in operand.dims}]
     flat = ()
-    for variant, less in (VEC, VEC_SMALL), (SHIFTED, SHIFTED_SMALL):
+    for variant, less in (VEC, VEC_SMALL), (SHIFTED, unaligned_small(operation, types)):
         small = lanes_of(operation, types, less) != lanes_of(operation, types, variant)
         flat += (variant, less) if small else (variant,)
     flat += (TABULATE,) if operation.analysis.tabled and has_table(operation, types) else ()
@@ -66,6 +67,12 @@ def elementwise_variants(operation: Operation, types: Types) -> tuple[Variant, .
         lines, planes = (), planes[1:]
     anywhere = (BROADCAST,) if has_broadcast(operation, types) else ()
     return (*lines, *columns, *planes, *anywhere, STRIDED)
+
+
+def unaligned_small(operation: Operation, types: Types) -> Variant:
+    """The schedule of few elements that begin anywhere: one by one, but for those that share a byte or four of which
+    have random numbers of one block."""
+    return SHIFTED_SMALL if operation.is_packed(types) or operation.analysis.draws else SINGLE_SMALL
 
 
 def has_broadcast(operation: Operation, types: Types) -> bool:
@@ -90,8 +97,10 @@ def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int,
     """
     operands = *operation.read, *operation.outputs
     words = {operand: operation.bits(operand, types) for operand in operands}
-    if variant in (VEC_SMALL, SHIFTED_SMALL):
+    if variant.of_few and variant.kernel == "vec":
         most = max(words[operand] for operand in words if operand.dims == operation.space)
+        if variant is SINGLE_SMALL:
+            return 1, max(1, min(TUNED.single_elements, (64 if operation.analysis.precise_as else 128) // most))
         inputs = [operand for operand in operation.read if operand.dims == operation.space]
         # Elementary functions of several inputs of 16 bits: eight of them take longer than their way there and back.
         long = operation.analysis.precise_as and len(inputs) > 1 and most == 16 and variant is VEC_SMALL

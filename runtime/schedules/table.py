@@ -22,6 +22,7 @@ from skuda.schedules.variant import (
     ROWS,
     SHIFTED,
     SHIFTED_SMALL,
+    SINGLE_SMALL,
     STAGES,
     VEC,
     VEC_SMALL,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 # Those whose symbols say how many neighbours a thread takes.
 _LAYOUTS = {
-    VEC_SMALL: "FEW", SHIFTED: "SHIFTED", SHIFTED_SMALL: "FEW_SHIFTED", PITCHED: "PITCHED",
+    VEC_SMALL: "FEW", SHIFTED: "SHIFTED", SHIFTED_SMALL: "FEW_SHIFTED", SINGLE_SMALL: "FEW", PITCHED: "PITCHED",
 }  # as in runtime/cuda/flat.cuh  # fmt: skip
 _IN_LANES = VEC, *_LAYOUTS, BROADCAST, ROWS, COLUMNS, COLUMNS_SMALL, COLUMNS_UNALIGNED, GROUPS
 

@@ -32,6 +32,9 @@ class Launch(Record):
         small_blocks: blocks of `vec_small`, up to which it serves; half as many where its stores are narrower than
             those of `vec`.
         small_shifted_blocks: the same of `vec_shifted_small`, whose blocks have as many elements.
+        single_elements: elements of a thread of `vec_single`, at most.
+        single_blocks: blocks of `vec_single`, up to which it serves: a GPU has room for as many at once. Twice as many
+            of functions of elements that begin anywhere.
         busy_threads: threads; where there are fewer, each takes fewer shares of rows.
         vec_bits: bits of loads that a thread of `vec` has under way.
         vec_groups: vectors that it takes, at most.
@@ -133,6 +136,8 @@ class Launch(Record):
     small_threads: int
     small_blocks: int
     small_shifted_blocks: int
+    single_elements: int
+    single_blocks: int
     busy_threads: int
     vec_bits: int
     vec_groups: int
@@ -330,6 +335,8 @@ SM_90 = Tuning(  # measured on an H200
     small_threads=256,
     small_blocks=2048,
     small_shifted_blocks=512,
+    single_elements=4,
+    single_blocks=1024,
     busy_threads=1 << 16,
     vec_bits=512,
     vec_groups=2,

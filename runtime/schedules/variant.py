@@ -52,6 +52,7 @@ VEC = Variant("vec", Layout.CONTIGUOUS)
 VEC_SMALL = SmallVariant("vec", Layout.CONTIGUOUS, suffix="_small")
 SHIFTED = Variant("vec", Layout.STRIDED, suffix="_shifted")
 SHIFTED_SMALL = SmallVariant("vec", Layout.STRIDED, suffix="_shifted_small")
+SINGLE_SMALL = SmallVariant("vec", Layout.STRIDED, suffix="_single")  # one by one, from any element on
 PITCHED = Variant("vec", Layout.STRIDED, suffix="_pitched")
 ROWS = Variant("rows", Layout.STRIDED)
 COLUMNS = Variant("columns", Layout.STRIDED)

@@ -9,9 +9,10 @@ from elementwise_problems import PLANS, check, contiguous
 from skuda.arrays.views import CPU, View
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
-from skuda.schedules.elementwise_variants import lanes_of
+from skuda.schedules.elementwise import ElementwiseKernels
+from skuda.schedules.elementwise_variants import lanes_of, unaligned_small
 from skuda.schedules.geometry import Layouts
-from skuda.schedules.variant import ROWS, SHIFTED, SHIFTED_SMALL, STRIDED, TUNED, VEC, VEC_SMALL
+from skuda.schedules.variant import ROWS, SHIFTED, SHIFTED_SMALL, SINGLE_SMALL, STRIDED, TUNED, VEC, VEC_SMALL
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_axes_stored_in_another_order_alike_are_one_row():
     problem = contiguous("lerp_tensor", {"shape": (6, 8, 10)})
     for name, array in problem.arrays.items():
         problem.arrays[name] = array.reshape(10, 6, 8).transpose(1, 2, 0)
-    assert problem.geometry().variant is VEC
+    assert problem.geometry().variant is SINGLE_SMALL
     check(problem)
 
 
@@ -67,7 +68,8 @@ def test_more_threads_than_32_bits_number_are_left_to_the_strided_kernel():
         assert geometry.variant is STRIDED or geometry.head[0] < 1 << 31
 
 
-def test_misaligned_operands_are_no_flat_row():
+def test_many_misaligned_operands_are_shifted_and_no_flat_row_if_short(monkeypatch):
+    monkeypatch.setattr(ElementwiseKernels, "few_blocks", 0)
     problem = contiguous("lerp_tensor", {"shape": (40,)})
     assert problem.geometry().variant is VEC
     problem.pointers["b"] = (1 << 20) + 4
@@ -102,21 +104,35 @@ def test_which_kernel_serves_ragged_groups(rows, columns, group, variant):
     assert plan._kernels.geometry(Layouts(strides, True, 0)).variant.kernel == variant
 
 
-def test_few_elements_are_spread_over_more_threads():
-    lanes, groups = 16, 2  # of f16 -> s8
-    most, of_shifted = (
-        blocks // 2 * TUNED.small_threads * 8 for blocks in (TUNED.small_blocks, TUNED.small_shifted_blocks)
-    )
-    for numel, start, variant in (
-        (most + 1, 0, VEC), (most, 0, VEC_SMALL), (of_shifted + 1, 2, SHIFTED), (of_shifted, 2, SHIFTED_SMALL),
-    ):  # fmt: skip
-        plan_class = next(plan for plan in PLANS if plan.operation.function == "quantize_per_tensor")
+OF_ONE, OF_LANE = TUNED.single_blocks * TUNED.small_threads, TUNED.small_blocks * TUNED.small_threads
+
+
+@pytest.mark.parametrize(
+    ("function", "element", "start", "most", "few", "many"),
+    [
+        ("quantize_per_tensor", "f16", 0, OF_LANE // 2 * 8, VEC_SMALL, VEC),  # of 16 vectors half as many
+        ("quantize_per_tensor", "f16", 2, OF_ONE * 4, SINGLE_SMALL, SHIFTED),
+        ("neg", "f32", 0, OF_LANE * 4, VEC_SMALL, VEC),
+        ("neg", "f32", 4, OF_ONE * 4, SINGLE_SMALL, SHIFTED),
+        ("neg", "f64", 8, OF_ONE * 2, SINGLE_SMALL, SHIFTED),
+        ("silu", "f32", 0, OF_LANE * 4, VEC_SMALL, VEC),
+        ("silu", "f32", 4, OF_ONE * 2 * 2, SINGLE_SMALL, SHIFTED),  # a function: half as many a thread, twice the blocks
+        ("silu_mul", "f32", 0, OF_ONE * 2, SINGLE_SMALL, VEC_SMALL),  # of several inputs: also those that are aligned
+        ("gelu", "f32", 0, OF_ONE * 2, SINGLE_SMALL, VEC_SMALL),  # a long one
+        ("silu_mul", "bf16", 0, OF_LANE * 4, VEC_SMALL, VEC),
+        ("lerp_tensor", "f32", 0, OF_ONE * 4, SINGLE_SMALL, VEC),  # which has no shorter vectors
+        ("stochastic_round", "f32", 4, TUNED.small_shifted_blocks * TUNED.small_threads * 2, SHIFTED_SMALL, SHIFTED),
+    ],
+)
+def test_few_elements_are_spread_over_more_threads(function, element, start, most, few, many):
+    plan_class = next(plan for plan in PLANS if plan.operation.function == function)
+    key = "input_element" if "input_element" in plan_class.descriptor_type.__annotations__ else "element"
+    for numel, variant in (most, few), (most + 1, many):
         plan = plan_class.select(
-            plan_class.descriptor_type(shape=(numel,), input_element="f16"), preference=BackendKind.REFERENCE
+            plan_class.descriptor_type(shape=(numel,), **{key: element}), preference=BackendKind.REFERENCE
         )
-        assert lanes_of(plan.operation, plan.types, VEC) == (lanes, groups)
         views = [
-            View((1 << 20) + start, (numel,), (1,), DTYPES[word].storage, CPU, True, False, None) if operand.dims else 0
+            View((1 << 30) + start, (numel,), (1,), DTYPES[word].storage, CPU, True, False, None) if operand.dims else 0
             for operand, word in zip(plan.operation.operands, plan.words, strict=True)
         ]
         assert plan._geometry(views).variant is variant
@@ -130,7 +146,8 @@ def test_few_elements_of_long_formulas_of_several_inputs_are_spread_further(func
     operation = next(plan for plan in PLANS if plan.operation.function == function).operation
     types = next(types for types in operation.combinations if types["T"] == element)
     assert lanes_of(operation, types, VEC_SMALL) == (lanes, 1)
-    assert lanes_of(operation, types, SHIFTED_SMALL)[0] == 128 // DTYPES[element].bits
+    assert unaligned_small(operation, types) is SINGLE_SMALL
+    assert lanes_of(operation, types, SINGLE_SMALL) == (1, 2 if element == "f32" and function != "add" else 4)
 
 
 @pytest.mark.parametrize(

@@ -108,8 +108,8 @@ def test_a_sum_within_a_formula_of_ones_own():
 @pytest.mark.parametrize(
     ("rows", "weights", "expected"),
     [
-        (1, 0x500000, "vec<prelu_of_one_backward_program<f32>, 4, 1, ALIGNED>"),
-        (1, 0x500004, "vec<prelu_of_one_backward_program<f32>, 4, 1, SHIFTED>"),  # sums are written to any address
+        (1, 0x500000, "vec<prelu_of_one_backward_program<f32>, 1, 4, FEW>"),
+        (1, 0x500004, "vec<prelu_of_one_backward_program<f32>, 1, 4, FEW>"),  # sums are written to any address
         (2, 0x500000, "across<prelu_backward_program<f32>, 1, 0>"),
     ],
 )

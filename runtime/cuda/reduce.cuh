@@ -150,7 +150,8 @@ template <typename How, typename V, int THREADS, int EACH = 1, int SPREAD = 1> s
     V value;
     if constexpr (TWO) {  // even lanes go on with the first half of the accumulators, odd ones with the second
       const bool odd = threadIdx.x % 2;
-      const V first = accumulator, second = other;  // copies: a reference to either would keep both in local memory
+      // Copies: an address that is chosen between both would keep both in local memory.
+      const V first = accumulator, second = other;
       const V own = odd ? second : first, next = odd ? first : second;
       value = across<LANES, 2>(joined_lanes<How>(own, from_lane(next, 1), 1));
       if constexpr (WARPS <= 1) value = joined_lanes<How>(value, from_lane(value, 1), 1);

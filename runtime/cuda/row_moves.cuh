@@ -49,7 +49,8 @@ __device__ constexpr int blocks_unaligned(
     int threads, int chunks, bool apart, int live, int arrays, int bits, int held, int columns, int column_bits) {
   const int elements = chunks * GROUP, each = arrays > 0 ? bits / arrays : 0, words = elements * bits / 32 + chunks * arrays * 4;
   // Where a tighter bound spills nothing.
-  const bool narrow = arrays > 1 && columns == 0 && !apart && each <= UNALIGNED_NARROW_BITS && elements * live / 32 < words;
+  const bool several = arrays > 1 && columns == 0 && !apart, fits = elements * live / 32 < words;
+  const bool narrow = several && fits && each <= UNALIGNED_NARROW_BITS;
   const int later = elements * held / 32 + (held > 0 ? columns * each : 0);
   const int own = (apart ? UNALIGNED_APART_REGISTERS : UNALIGNED_REGISTERS) + (narrow ? 0 : each) + larger(words, later);
   const bool read = read_early(threads, chunks, columns, column_bits, false);

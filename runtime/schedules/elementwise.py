@@ -271,10 +271,11 @@ class ElementwiseKernels(KernelGeometry):
         usual, vectors, single = (
             lanes_of(operation, types, each) for each in (VEC if aligned else SHIFTED, variant, SINGLE_SMALL)
         )
-        sooner = functions and (operation.analysis.long or len(operation.read) > 1) and single[1] < vectors[0] <= 4
+        several = sum(each.dims == operation.space for each in operation.read) > 1
+        sooner = functions and (operation.analysis.long or several) and single[1] < vectors[0] <= 4
         if small is SINGLE_SMALL and (not aligned or sooner or vectors == usual):
-            most = self.single_blocks * (2 if functions and not aligned else 1)
-            if length <= most * TUNED.small_threads * single[1]:
+            each = min(2, single[1]) if aligned else single[1] * (2 if functions else 1)
+            if length <= self.single_blocks * TUNED.small_threads * each:
                 return SINGLE_SMALL
         if variant not in (VEC_SMALL, small) or vectors == usual:
             return None

@@ -33,8 +33,8 @@ class Launch(Record):
             those of `vec`.
         small_shifted_blocks: the same of `vec_shifted_small`, whose blocks have as many elements.
         single_elements: elements of a thread of `vec_single`, at most.
-        single_blocks: blocks of `vec_single`, up to which it serves: a GPU has room for as many at once. Twice as many
-            of functions of elements that begin anywhere.
+        single_blocks: blocks of `vec_single`, up to which it serves: a GPU has room for as many at once. Of elements
+            that begin anywhere twice as many where there are functions; of others, of two elements a thread.
         busy_threads: threads; where there are fewer, each takes fewer shares of rows.
         vec_bits: bits of loads that a thread of `vec` has under way.
         vec_groups: vectors that it takes, at most.
@@ -245,6 +245,7 @@ class Tuning(Launch):
         near_registers: registers for a row and several columns: with more, columns are not held.
         row_registers: registers beside a row, where spills begin.
         row_value_registers: the same for each value that a pass makes.
+        row_place_registers: registers for where a thread's row is, where a block has several.
         bound_threads: threads of a row, from which on a kernel's registers are bounded by the blocks that have room.
         held_chunks: chunks whose values a thread holds for each of its accumulators, at most.
         reread_unrolled: chunks that are under way together where rows are read again.
@@ -294,6 +295,7 @@ class Tuning(Launch):
     near_registers: int
     row_registers: int
     row_value_registers: int
+    row_place_registers: int
     bound_threads: int
     held_chunks: int
     reread_unrolled: int
@@ -402,6 +404,7 @@ SM_90 = Tuning(  # measured on an H200
     near_registers=48,
     row_registers=24,
     row_value_registers=2,
+    row_place_registers=16,
     bound_threads=256,
     held_chunks=4,
     reread_unrolled=2,

@@ -116,11 +116,12 @@ OF_ONE, OF_LANE = TUNED.single_blocks * TUNED.small_threads, TUNED.small_blocks 
         ("neg", "f32", 4, OF_ONE * 4, SINGLE_SMALL, SHIFTED),
         ("neg", "f64", 8, OF_ONE * 2, SINGLE_SMALL, SHIFTED),
         ("silu", "f32", 0, OF_LANE * 4, VEC_SMALL, VEC),
-        ("silu", "f32", 4, OF_ONE * 2 * 2, SINGLE_SMALL, SHIFTED),  # a function: half as many a thread, twice the blocks
+        ("silu", "f32", 4, OF_ONE * 2 * 2, SINGLE_SMALL, SHIFTED),  # a function: half as many a thread, more blocks
         ("silu_mul", "f32", 0, OF_ONE * 2, SINGLE_SMALL, VEC_SMALL),  # of several inputs: also those that are aligned
         ("gelu", "f32", 0, OF_ONE * 2, SINGLE_SMALL, VEC_SMALL),  # a long one
         ("silu_mul", "bf16", 0, OF_LANE * 4, VEC_SMALL, VEC),
-        ("lerp_tensor", "f32", 0, OF_ONE * 4, SINGLE_SMALL, VEC),  # which has no shorter vectors
+        ("gelu_tanh_quantize_per_tensor", "f32", 0, OF_LANE * 4, VEC_SMALL, VEC),  # of one input and what all share
+        ("lerp_tensor", "f32", 0, OF_ONE * 2, SINGLE_SMALL, VEC),  # which has no shorter vectors
         ("stochastic_round", "f32", 4, TUNED.small_shifted_blocks * TUNED.small_threads * 2, SHIFTED_SMALL, SHIFTED),
     ],
 )

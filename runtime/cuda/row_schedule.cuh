@@ -70,13 +70,13 @@ template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct R
     if (makes_random(Passes())) return smaller(waiting(), larger(2, (1 << 16) / (BLOCK * RANDOM_REGISTERS)));
     return waiting();
   }
-  // Whether elements are picked, which would take registers in all passes: spilled they take less time than fewer blocks
-  // do, if inputs need not be there again to compute values of f32 once more.
+  // Whether elements are picked, which would take registers in all passes. It takes less time to spill these than to
+  // have fewer blocks, if inputs need not be there again to compute values of f32 once more.
   static constexpr bool PICKS = P::Picks::size > 0 && MODE == WHOLE && CHUNKS > 1 && THREADS < BOUND_THREADS &&
       sizeof(C) <= 4 && (P::COSTLY == 0 || Operands::array_bits < 32);
-  // Narrow elements are widened a group at a time.
+  // Narrow elements are widened a group at a time. Where its row is takes a thread registers, if a block has several.
   static constexpr int PICKS_REGISTERS = CHUNKS * GROUP * P::LIVE_BITS / 32 + ROW_REGISTERS +
-      (P::LIVE_BITS < 32 ? GROUP : 0) + (ROWS > 1 ? ROW_PLACE_REGISTERS : 0);
+      (P::LIVE_BITS < 32 ? GROUP : 0) + (ROWS > 1 ? 16 : 0);
   // Of larger blocks there would be half as many, of several rows a warp little is spilled.
   static constexpr int LIVE = THREADS >= 32 && BLOCK == ROW_THREADS ? P::LIVE_BITS : 0;
   // The same for a row that is held while its reductions wait.

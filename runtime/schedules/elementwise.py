@@ -138,15 +138,22 @@ class ElementwiseKernels(KernelGeometry):
         """Lines along the axes from `start` on, as `row` describes them."""
         found = None if start else self._flat(arrays, aligned, length, run, period, steps)
         if found is None:
-            from skuda.schedules import groups
+            from skuda.schedules import broadcasts, groups
 
-            found = groups.pitched(self, arrays, axes, start, length) if start and aligned else None
+            if start and aligned:
+                found = broadcasts.in_broadcast(self, arrays, axes) if self._takes_few(arrays, axes) else None
+                found = found or groups.pitched(self, arrays, axes, start, length)
             found = found or groups.in_groups(self, arrays, axes)
         if found is None:
             from skuda.schedules import strided
 
             found = strided.in_rows(self, arrays, axes, start, length, run, period, steps)
         return found
+
+    def _takes_few(self, arrays, axes: list[Axis]) -> bool:
+        """Whether there are functions of so few elements that a thread should take one vector of them."""
+        few = bool(self.few_blocks) and product(axes) <= self.single_blocks * TUNED.small_threads * 2
+        return few and bool(self.operation.analysis.precise_as) and all([self.full[index] for index in arrays])
 
     def _in_shares(self, found: Geometry, aligned: bool, arrays, axes: list[Axis], full: list[int]) -> Geometry:
         """The launch `found`, whose threads take shares of rows, or one of `broadcast`."""

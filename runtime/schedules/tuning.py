@@ -245,7 +245,6 @@ class Tuning(Launch):
         near_registers: registers for a row and several columns: with more, columns are not held.
         row_registers: registers beside a row, where spills begin.
         row_value_registers: the same for each value that a pass makes.
-        row_place_registers: registers for where a thread's row is, where a block has several.
         bound_threads: threads of a row, from which on a kernel's registers are bounded by the blocks that have room.
         held_chunks: chunks whose values a thread holds for each of its accumulators, at most.
         reread_unrolled: chunks that are under way together where rows are read again.
@@ -295,7 +294,6 @@ class Tuning(Launch):
     near_registers: int
     row_registers: int
     row_value_registers: int
-    row_place_registers: int
     bound_threads: int
     held_chunks: int
     reread_unrolled: int
@@ -404,7 +402,6 @@ SM_90 = Tuning(  # measured on an H200
     near_registers=48,
     row_registers=24,
     row_value_registers=2,
-    row_place_registers=16,
     bound_threads=256,
     held_chunks=4,
     reread_unrolled=2,

@@ -808,6 +808,20 @@ MUTATIONS = (
     ),
     Mutation(
         "runtime/schedules/elementwise.py",
+        "(not aligned or sooner or vectors == usual)",
+        "(sooner or vectors == usual)",
+        where(RUNTIME + "test_elementwise_selection.py", "few_elements_are_spread"),
+        "few elements that begin anywhere are shifted into vectors",
+    ),
+    Mutation(
+        "runtime/schedules/elementwise.py",
+        "small = few and bool(self.operation.analysis.precise_as)",
+        "small = few",
+        where(RUNTIME + "test_elementwise_selection.py", "with_gaps"),
+        "few rows with gaps take one vector a thread, whatever is computed",
+    ),
+    Mutation(
+        "runtime/schedules/elementwise.py",
         "return repeats or (gaps and not wide)",
         "return repeats or gaps",
         where(RUNTIME + "test_elementwise_indices.py", "wide_vectors"),
@@ -950,8 +964,8 @@ MUTATIONS = (
     ),
     Mutation(
         "runtime/schedules/elementwise.py",
-        "(length < lanes + 2 * MARGIN or",
-        "(length < lanes or",
+        "and length < lanes + 2 * MARGIN:",
+        "and length < lanes:",
         where(RUNTIME + "test_elementwise_indices.py"),
         "rows too short for shifted vectors are given to them",
     ),

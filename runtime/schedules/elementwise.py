@@ -153,7 +153,8 @@ class ElementwiseKernels(KernelGeometry):
     def _takes_few(self, arrays, axes: list[Axis]) -> bool:
         """Whether there are functions of so few elements that a thread should take one vector of them."""
         few = bool(self.few_blocks) and product(axes) <= self.single_blocks * TUNED.small_threads * 2
-        return few and bool(self.operation.analysis.precise_as) and all([self.full[index] for index in arrays])
+        small = few and bool(self.operation.analysis.precise_as)
+        return small and all([self.full[index] for index in arrays])
 
     def _in_shares(self, found: Geometry, aligned: bool, arrays, axes: list[Axis], full: list[int]) -> Geometry:
         """The launch `found`, whose threads take shares of rows, or one of `broadcast`."""

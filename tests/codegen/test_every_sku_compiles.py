@@ -29,7 +29,7 @@ SPILLED = 240  # bytes: what is saved around the calls of the rare, slow forms; 
 SPILLED_ALONG = 1400  # split rows, whose kernels may have so few registers that several blocks share a multiprocessor
 SPILLED_BY_FINISH = 31_000  # seven values of f64 at once: a block that joins parts, which few calls wait for
 SPILLED_BY_RANDOM = 300  # rows in clusters beside random numbers, whose ten rounds have registers of their own
-SPILLED_BY_ROWS = 780  # rows of several inputs at any alignment or step, whose elements wait as words
+SPILLED_BY_ROWS = 420  # rows of several inputs at any alignment or step, whose elements wait as words
 SPILLED_AT_MOST = 3700  # f64 rows that 1024 threads read again, and f64 columns with outputs of their own
 # Rows that no pass reads ask for room for more blocks than there can be, which does no harm.
 IGNORED = re.compile(

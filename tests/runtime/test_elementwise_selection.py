@@ -12,7 +12,18 @@ from skuda.model.sku import BackendKind
 from skuda.schedules.elementwise import ElementwiseKernels
 from skuda.schedules.elementwise_variants import lanes_of, unaligned_small
 from skuda.schedules.geometry import Layouts
-from skuda.schedules.variant import ROWS, SHIFTED, SHIFTED_SMALL, SINGLE_SMALL, STRIDED, TUNED, VEC, VEC_SMALL
+from skuda.schedules.variant import (
+    BROADCAST,
+    PITCHED,
+    ROWS,
+    SHIFTED,
+    SHIFTED_SMALL,
+    SINGLE_SMALL,
+    STRIDED,
+    TUNED,
+    VEC,
+    VEC_SMALL,
+)
 
 
 @pytest.mark.parametrize(
@@ -137,6 +148,19 @@ def test_few_elements_are_spread_over_more_threads(function, element, start, mos
             for operand, word in zip(plan.operation.operands, plan.words, strict=True)
         ]
         assert plan._geometry(views).variant is variant
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "variant"),
+    [("silu_mul", 64, BROADCAST), ("silu_mul", 4096, PITCHED), ("lerp_tensor", 64, PITCHED)],
+)
+def test_functions_of_few_elements_in_rows_with_gaps_take_one_vector_a_thread(name, rows, variant):
+    problem = contiguous(name, {"shape": (rows, 256)})
+    for operand in problem.plan.operation.inputs:
+        problem.arrays[operand.name] = np.arange(rows * 512).reshape(rows, 512)[:, :256]
+    assert problem.geometry().variant is variant
+    if rows == 64:
+        check(problem)
 
 
 @pytest.mark.parametrize(

@@ -211,6 +211,8 @@ class ElementwiseKernels(KernelGeometry):
             best = best or (start, *row)
             length, run = row[:2]
             flat = aligned and not start and length < MOST_FLAT  # all of it by `vec`
+            if not start and self._of_few(aligned, length) is SINGLE_SMALL:  # which has no vectors
+                return start, *row
             if run >= length or run % lanes == 0 or run >= (TUNED.straddle_aligned * lanes if flat else TUNED.straddle):
                 return start, *row
         return best
@@ -257,7 +259,7 @@ class ElementwiseKernels(KernelGeometry):
             return self._tabled(arrays, length)
         variant = self._of_few(aligned, length) or (VEC if aligned else SHIFTED)
         lanes, groups = lanes_of(self.operation, self.types, variant)
-        if not aligned and run < length and run < TUNED.straddle:
+        if not aligned and variant is not SINGLE_SMALL and run < length and run < TUNED.straddle:
             return None
         if variant in (SHIFTED, SHIFTED_SMALL) and length < lanes + 2 * MARGIN:
             return None

@@ -116,7 +116,7 @@ def test_fields_agree_with_each_other():
         assert packed == any(word in ("s4", "u4") for word in words)
         on_host = {"reference": BackendKind.REFERENCE, "cpu": BackendKind.CPU}
         assert each.backend is on_host.get(each.variant, BackendKind.CUDA)
-        flat = each.variant.startswith(("vec", "tabulate")) and not re.search("_shifted|_pitched", each.variant)
+        flat = each.variant.startswith(("vec", "tabulate")) and not re.search("_single|_shifted|_pitched", each.variant)
         rows = r"row(\d+x\d|\d+_reread)|few_rows\d+x\d|along|across[248]|cluster\d+|scan\d+(x\d)?|scan_parts|slab\d+x\d"
         flat = flat or re.fullmatch(rows, each.variant) is not None
         assert (each.layout in (Layout.CONTIGUOUS, Layout.CONTIGUOUS_PACKED4)) == flat

@@ -151,7 +151,7 @@ class ElementwiseKernels(KernelGeometry):
         return found
 
     def _takes_few(self, arrays, axes: list[Axis]) -> bool:
-        """Whether there are functions of so few elements that a thread should take one vector of them."""
+        """Whether there are functions of so few elements that a thread should take one vector of them (`broadcast`)."""
         few = bool(self.few_blocks) and product(axes) <= self.single_blocks * TUNED.small_threads * 2
         small = few and bool(self.operation.analysis.precise_as)
         return small and all([self.full[index] for index in arrays])

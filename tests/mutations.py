@@ -807,6 +807,13 @@ MUTATIONS = (
         "short rows of heads are found vector by vector",
     ),
     Mutation(
+        "codegen/yaml_tree.py",
+        'if event.style in ("|", ">") or not (event.value or event.style):',
+        'if event.style in ("|", ">"):',
+        where("tests/codegen/test_yaml_tree.py", "two_ways"),
+        "LibYAML reads where no value stands before a comma",
+    ),
+    Mutation(
         "runtime/schedules/elementwise.py",
         "(not aligned or sooner or vectors == usual)",
         "(sooner or vectors == usual)",

@@ -1,3 +1,4 @@
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -6,7 +7,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from skuda.codegen.diagnostics import Diagnostics, Place, split_lines
-from skuda.codegen.yaml_tree import MAX_CHARACTERS, MAX_DEPTH, Mapping, Sequence, Text, read
+from skuda.codegen.yaml_tree import (
+    MAX_CHARACTERS,
+    MAX_DEPTH,
+    Mapping,
+    Sequence,
+    Text,
+    carefully_read,
+    quickly_read,
+    read,
+)
 
 
 def tree(text):
@@ -415,3 +425,49 @@ def test_any_unicode_gives_a_tree_or_a_mistake(text):
     diagnostics = Diagnostics("ops.yaml", text)
     assert read(text, diagnostics) is not None or diagnostics
     assert all(row.isprintable() for row in diagnostics.render().split("\n"))
+
+
+def placed(node):
+    """The tree as tuples, with all places."""
+    if isinstance(node, Mapping):
+        return node.place, [(placed(key), placed(value)) for key, value in node.entries]
+    if isinstance(node, Sequence):
+        return node.place, [placed(item) for item in node.items]
+    return node.value, node.place, node.spots
+
+
+def both_read_alike(text):
+    """What LibYAML reads is what PyYAML reads, without a mistake; whether LibYAML reads it."""
+    lines, diagnostics = split_lines(text), Diagnostics("ops.yaml", text)
+    quick = quickly_read(text, lines)
+    if quick is not None:
+        careful = carefully_read(text, lines, diagnostics)
+        assert not diagnostics and placed(quick) == placed(careful)
+    return quick is not None
+
+
+SPEC = (Path(__file__).parents[2] / "ops.yaml").read_text(encoding="utf-8")
+
+
+def test_the_catalog_is_read_quickly():
+    assert both_read_alike(SPEC)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["k: {a: ,'b'}", "k\tl: 1", "? k", "k: >#b\n  c", "k: f(a, #b)", "{k: f(b, c: d}", "k: &a b", "a: 1\na: 2", "k["],
+)
+def test_what_may_be_read_in_two_ways_is_read_carefully(text):
+    assert quickly_read(text, split_lines(text)) is None
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.integers(0, SPEC.count("\n") - 12),
+    st.lists(st.tuples(st.integers(0, 400), st.text("ab:# \n\t'\"\\[]{}()*&!|>-%@`,?<~0", max_size=2)), max_size=3),
+)
+def test_other_specs_are_read_alike(first, changes):
+    text = "\n".join(SPEC.split("\n")[first : first + 12])
+    for at, put in changes:
+        text = text[:at] + put + text[at + 1 :]
+    both_read_alike(text)

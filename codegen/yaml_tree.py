@@ -104,10 +104,12 @@ def quickly_read(text: str, lines: list[str]) -> Mapping | None:
     loader = getattr(yaml, "CSafeLoader", None)
     if loader is None or not _UNDERSTOOD_APART.isdisjoint(text):
         return None
+    mistakes = Diagnostics("", "")
     try:
-        return _QuickReader(text, lines, Diagnostics("", ""), loader).top_level()
+        tree = _QuickReader(text, lines, mistakes, loader).top_level()
     except (_Refused, yaml.YAMLError, ValueError, OverflowError):
         return None
+    return None if mistakes else tree
 
 
 class _Refused(Exception):
@@ -198,7 +200,7 @@ class _Reader:
 
     def refuse_cut_value(self, event: yaml.ScalarEvent, in_flow: bool) -> None:
         """A formula that YAML ended inside of its parentheses: at ` #`, or at a comma between braces."""
-        if sum(map(event.value.count, "([{")) <= sum(map(event.value.count, ")]}")):
+        if not _is_open(event.value):
             return
         line, row = self.lines[event.end_mark.line], event.end_mark.line + 1
         column = re.compile(" *").match(line, event.end_mark.column).end()
@@ -261,28 +263,21 @@ class _Reader:
 
 
 class _QuickReader(_Reader):
-    """Stops at the first thing that is a mistake, or that LibYAML and PyYAML may see differently."""
+    """Refuses what LibYAML and PyYAML may see differently."""
 
     def scalar(self, event: yaml.ScalarEvent, place: Place, in_flow: bool) -> Text:
         if event.style in ("|", ">") or not (event.value or event.style):
             raise _Refused  # where nothing begins is told apart, and what a block may begin with
-        text = super().scalar(event, place, in_flow)
-        if self.diagnostics:
-            raise _Refused
-        return text
-
-    def mapping(self, event: yaml.MappingStartEvent, depth: int, in_flow: bool) -> Mapping:
-        found = super().mapping(event, depth, in_flow)
-        if self.diagnostics:
-            raise _Refused
-        return found
+        return super().scalar(event, place, in_flow)
 
     def refuse_cut_value(self, event: yaml.ScalarEvent, in_flow: bool) -> None:
-        if sum(map(event.value.count, "([{")) > sum(map(event.value.count, ")]}")):
+        if _is_open(event.value):
             raise _Refused
 
-    def spoil(self, place: Place, message: str, help: str) -> None:
-        raise _Refused
+
+def _is_open(value: str) -> bool:
+    """Whether more brackets open than close."""
+    return sum(map(value.count, "([{")) > sum(map(value.count, ")]}"))
 
 
 # Tabs within texts, keys by `?`, ends of lines that are no `\n`.

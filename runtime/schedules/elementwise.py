@@ -152,9 +152,9 @@ class ElementwiseKernels(KernelGeometry):
 
     def _takes_few(self, arrays, axes: list[Axis]) -> bool:
         """Whether there are functions of so few elements that a thread should take one vector of them (`broadcast`)."""
-        few = bool(self.few_blocks) and product(axes) <= self.single_blocks * TUNED.small_threads * 2
-        small = few and bool(self.operation.analysis.precise_as)
-        return small and all([self.full[index] for index in arrays])
+        if not self.few_blocks or product(axes) > self.single_blocks * TUNED.small_threads * 2:
+            return False
+        return bool(self.operation.analysis.precise_as) and all([self.full[index] for index in arrays])
 
     def _in_shares(self, found: Geometry, aligned: bool, arrays, axes: list[Axis], full: list[int]) -> Geometry:
         """The launch `found`, whose threads take shares of rows, or one of `broadcast`."""
@@ -211,7 +211,7 @@ class ElementwiseKernels(KernelGeometry):
             best = best or (start, *row)
             length, run = row[:2]
             flat = aligned and not start and length < MOST_FLAT  # all of it by `vec`
-            if not start and self._of_few(aligned, length) is SINGLE_SMALL:  # which has no vectors
+            if not start and self._is_taken_singly(aligned, length):  # not in vectors
                 return start, *row
             if run >= length or run % lanes == 0 or run >= (TUNED.straddle_aligned * lanes if flat else TUNED.straddle):
                 return start, *row
@@ -267,30 +267,39 @@ class ElementwiseKernels(KernelGeometry):
         return self.one_row(variant, lanes, groups, arrays, length, run, period, steps, length, gaps)
 
     def _of_few(self, aligned: bool, length: int) -> Variant | None:
-        """The schedule of so few elements of one row; None where there are more.
-
-        Elements that begin anywhere are taken one by one: a thread has fewer instructions to fetch than for vectors
-        that are shifted into place. So are others of which there are no shorter vectors, or where functions of fewer
-        elements follow each other sooner in a thread.
-        """
-        if not self.few_blocks:
-            return None
+        """The schedule of so few elements of one row; None where there are more."""
+        if self._is_taken_singly(aligned, length):
+            return SINGLE_SMALL
         operation, types = self.operation, self.types
-        small, functions = unaligned_small(operation, types), bool(operation.analysis.precise_as)
-        variant, blocks = (VEC_SMALL, TUNED.small_blocks) if aligned else (SHIFTED_SMALL, TUNED.small_shifted_blocks)
-        usual, vectors, single = (
-            lanes_of(operation, types, each) for each in (VEC if aligned else SHIFTED, variant, SINGLE_SMALL)
-        )
-        several = sum(each.dims == operation.space for each in operation.read) > 1
-        sooner = functions and (operation.analysis.long or several) and single[1] < vectors[0] <= 4
-        if small is SINGLE_SMALL and (not aligned or sooner or vectors == usual):
-            each = min(2, single[1]) if aligned else single[1] * (2 if functions else 1)
-            if length <= self.single_blocks * TUNED.small_threads * each:
-                return SINGLE_SMALL
-        if variant not in (VEC_SMALL, small) or vectors == usual:
+        small = VEC_SMALL if aligned else unaligned_small(operation, types)
+        usual, vectors = (lanes_of(operation, types, each) for each in (VEC if aligned else SHIFTED, small))
+        if not self.few_blocks or small is SINGLE_SMALL or vectors == usual:
             return None
-        narrow = vectors[0] < usual[0] and not functions
-        return variant if length <= blocks // (2 if narrow else 1) * TUNED.small_threads * vectors[0] else None
+        blocks = TUNED.small_blocks if aligned else TUNED.small_shifted_blocks
+        narrow = vectors[0] < usual[0] and not operation.analysis.precise_as
+        return small if length <= blocks // (2 if narrow else 1) * TUNED.small_threads * vectors[0] else None
+
+    def _is_taken_singly(self, aligned: bool, length: int) -> bool:
+        """Whether so few elements of one row are taken one by one.
+
+        So are those that begin anywhere: a thread has fewer instructions to fetch than for vectors that are shifted
+        into place. Of others it is so where there are no shorter vectors, or where functions of fewer elements follow
+        each other sooner in a thread.
+        """
+        operation, types = self.operation, self.types
+        if not self.few_blocks or unaligned_small(operation, types) is not SINGLE_SMALL:
+            return False
+        each, functions = lanes_of(operation, types, SINGLE_SMALL)[1], bool(operation.analysis.precise_as)
+        if aligned:
+            vectors = lanes_of(operation, types, VEC_SMALL)
+            several = sum(operand.dims == operation.space for operand in operation.read) > 1
+            sooner = functions and (operation.analysis.long or several) and each < vectors[0] <= 4
+            if not sooner and vectors != lanes_of(operation, types, VEC):
+                return False
+            most = min(2, each)
+        else:
+            most = each * (2 if functions else 1)
+        return length <= self.single_blocks * TUNED.small_threads * most
 
     def one_row(
         self, variant, lanes: int, groups: int, arrays, length: int, run: int, period: int, steps, line: int, gaps

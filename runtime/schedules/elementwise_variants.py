@@ -90,7 +90,8 @@ def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int,
 
     A thread stores 16 bytes at once, so that a warp writes whole lines, and has as many bytes of loads under way as
     memory wants; but beyond few stores of wide elements it gains nothing from more. Few elements are spread over more
-    threads, for there it is one thread's way from its first load to its store that takes the time.
+    threads, for there it is one thread's way from its first load to its store that takes the time. Where these begin
+    anywhere, a thread takes several single ones.
 
     Of columns a thread prepares few, for registers, and takes many rows of them, for what preparing costs. But where
     more is written than read memory wants a GPU's writes close together, so there they are few.

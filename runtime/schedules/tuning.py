@@ -30,7 +30,7 @@ class Launch(Record):
         few_blocks: blocks; fewer leave a GPU idle (4 to a multiprocessor hide latency), so threads take less each.
         small_threads: threads of a block of `vec_small`: half as many take longer to begin.
         small_blocks: blocks of `vec_small`, up to which it serves; half as many where its stores are narrower than
-            those of `vec`.
+            those of `vec` and no functions take longer.
         small_shifted_blocks: the same of `vec_shifted_small`, whose blocks have as many elements.
         single_elements: elements of a thread of `vec_single`, at most.
         single_blocks: blocks of `vec_single`, up to which it serves: a GPU has room for as many at once. Of elements

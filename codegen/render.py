@@ -138,7 +138,7 @@ def _section(row: Row) -> Section:
         kernels += ["along", "across", "finish"] if program.split_pass else []
         found |= {table.SCHEDULES[kernel].header for kernel in kernels}
     slabs = tuple(SlabProgram(each) for each in row.programs if each.operation.analysis.slabs)
-    found |= {table.SCHEDULES["slab"].header for _ in slabs}
+    found |= {table.SCHEDULES[kernel].header for _ in slabs for kernel in ("slab", "narrow_slab")}
     return Section(row.name, tuple(sorted(found)), tuple(programs), slabs)
 
 

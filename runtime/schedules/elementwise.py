@@ -168,15 +168,17 @@ class ElementwiseKernels(KernelGeometry):
 
         So it is of rows of whole vectors that have gaps and are not short. Of others it is so where inputs repeat or
         have gaps, but for long rows of which a vector reads many bytes; and where parameters differ between `columns`
-        of several tables without gaps, or of short rows with.
+        of several tables without gaps, or of rows with, but for long ones of which sixteen elements are stored at once.
         """
         lanes, extent = lanes_of(self.operation, self.types, BROADCAST)[0], axes[-1].extent
         flat, steps = gapless(axes), [[axis.strides[position] for axis in axes] for position in full]
         repeats, gaps = any([0 in each for each in steps]), any([0 not in each and each != flat for each in steps])
         if lanes > 4 and aligned and extent % lanes == 0 and self.keep_aligned(arrays, axes[:-1], lanes):
             return gaps and not (columns or repeats) and lanes == 8 and extent >= TUNED.broadcast_vectors_least
+        if columns and gaps:
+            return lanes <= 8 or extent < TUNED.columns_unaligned_least
         if columns:
-            return extent < TUNED.columns_unaligned_least if gaps else len(axes) > 2
+            return len(axes) > 2
         read = [self.bits[arrays[position]] for position in full if arrays[position] < len(self.operation.inputs)]
         wide = extent >= TUNED.broadcast_most and lanes * sum(read) >= TUNED.broadcast_bits
         return repeats or (gaps and not wide)

@@ -1,8 +1,8 @@
-"""Rows and sums across them by one kernel (runtime/cuda/slab.cuh): when it serves a call, and how it is launched."""
+"""Rows and sums across them by one kernel (slab.cuh, narrow_slab.cuh): when it serves a call, and how it is launched."""
 
 from __future__ import annotations
 
-from skuda.model.sum_order import accumulators, slab
+from skuda.model.sum_order import slab
 from skuda.schedules.geometry import Geometry, Layouts
 from skuda.schedules.row_reduction import RowKernels
 from skuda.schedules.slab_variants import SlabVariant, slab_bytes, slab_variants
@@ -35,7 +35,6 @@ def slab_geometry(operation, rows: RowKernels, layouts: Layouts) -> Geometry | N
 
 
 def variant_of(variants: tuple[SlabVariant, ...], length: int, mode: RowMode) -> SlabVariant | None:
-    """The one whose threads have an accumulator each of rows of a length that lie so."""
-    threads = accumulators(length)
-    found = (each for each in variants if each.mode is mode and each.threads == threads)
-    return next((each for each in found if length <= each.elements), None)
+    """The one for rows of a length that lie so."""
+    found = (each for each in variants if each.mode is mode and each.shortest <= length <= each.elements)
+    return next(found, None)

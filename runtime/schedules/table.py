@@ -163,6 +163,10 @@ SCHEDULES = {
             _slab_arguments,
         ),
         Schedule(
+            "narrow_slab", "the same of narrow rows, many of them at once", "narrow_slab.cuh", "slabs",
+            abi.PARTS_ARGUMENTS, _slab_arguments,
+        ),
+        Schedule(
             "stripe", "rows beside each other, held by a block or a cluster of blocks", "stripe.cuh", "stripes",
             abi.SPLIT_ARGUMENTS.but(workspace=False), _stripe_arguments, waits=True,
         ),

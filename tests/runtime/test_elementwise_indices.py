@@ -23,7 +23,7 @@ from skuda.model.sku import BackendKind
 from skuda.schedules import abi, elementwise, geometry, strided, table
 from skuda.schedules.abi import is_parameter
 from skuda.schedules.elementwise_variants import has_broadcast
-from skuda.schedules.variant import COLUMNS, COLUMNS_SMALL, COLUMNS_UNALIGNED, PITCHED, TILE
+from skuda.schedules.variant import BROADCAST, COLUMNS, COLUMNS_SMALL, COLUMNS_UNALIGNED, PITCHED, TILE
 
 
 @pytest.mark.turns(18)
@@ -135,6 +135,14 @@ def test_rows_with_gaps_are_columns_where_each_is_of_whole_vectors(tables, width
     assert check(problem).startswith(variant.partition("_")[0])
     name = table.entry(problem.plan.operation, problem.plan.types, problem.geometry().variant)
     assert name.startswith(f"{variant}<quantize_per_group_program<")
+
+
+@pytest.mark.parametrize("width", [16, 272, 4095])
+def test_long_rows_with_gaps_whose_vectors_are_no_bytes_are_found_one_by_one(width):
+    problem = contiguous("affine_per_channel", {"outer": (3,), "c": width, "inner": ()})
+    problem.arrays["input"] = np.arange(3 * (width + 1)).reshape(3, width + 1)[:, :width]
+    assert problem.geometry().variant is BROADCAST
+    check(problem)
 
 
 def test_packed_tables_of_odd_width_have_gaps():

@@ -12,7 +12,7 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 from skuda.model.sum_order import SLAB_ROWS, SLABS, slab
 from skuda.reference.reductions import in_slabs
-from skuda.schedules.slab_variants import SlabVariant, slab_bytes
+from skuda.schedules.slab_variants import NarrowSlabVariant, SlabVariant, slab_bytes
 from skuda.schedules.variant import STAGES, RowMode
 
 ROWS = (1, 2, 17, SLABS, 16 * SLABS, 16 * SLABS + 1, SLABS * SLAB_ROWS[1] + 1)
@@ -82,12 +82,35 @@ def test_widths_of_models_take_one_kernel(length, expected):
 
 
 def test_other_calls_take_a_kernel_for_each_stage():
-    """Short rows, rows that no block has room for, strides along a row, f64, few rows and none."""
+    """The shortest rows, rows that no block has room for, strides along a row, f64, few rows and none."""
     plan = skuda.RmsNormBackwardPlan
-    assert variant(plan, 4000, 500) is STAGES and variant(plan, 4000, 17000) is STAGES
+    assert variant(plan, 4000, 31) is STAGES and variant(plan, 4000, 17000) is STAGES
+    assert variant(plan, 4000, 127) is STAGES  # narrow rows that begin anywhere
     assert variant(plan, 4000, 5120, step=2) is STAGES
     assert variant(plan, 4000, 5120, "f64") is STAGES
     assert variant(plan, 0, 5120) is STAGES and variant(plan, 128, 5120) is STAGES
+
+
+@pytest.mark.parametrize(
+    ("length", "word", "expected"),
+    [(32, "f16", (4, 2)), (64, "bf16", (4, 2)), (72, "f16", (8, 2)), (128, "f16", (8, 2)), (256, "bf16", (16, 2)),
+     (512, "f16", (32, 2)), (64, "f32", (8, 1)), (128, "f32", (16, 1)), (256, "f32", (32, 1)), (512, "f32", (64, 1))],
+)  # fmt: skip
+def test_narrow_rows_take_one_kernel(length, word, expected):
+    """Heads of 64 to 256 elements: of two bytes a thread holds two groups."""
+    found = variant(skuda.RmsNormBackwardPlan, 4000, length, word)
+    assert isinstance(found, NarrowSlabVariant) and (found.threads, found.chunks) == expected
+    assert found.block == 256 and found.elements // 2 < length <= found.elements or length == 32
+
+
+@pytest.mark.parametrize(
+    ("length", "word", "one_kernel"),
+    [(64, "f16", True), (40, "f32", True), (88, "f16", False), (96, "f16", True), (320, "bf16", False),
+     (256, "f32", True), (512, "f32", False)],
+)  # fmt: skip
+def test_narrow_rows_of_two_sums_take_one_where_most_threads_have_elements(length, word, one_kernel):
+    found = variant(skuda.LayerNormBackwardPlan, 4000, length, word)
+    assert isinstance(found, NarrowSlabVariant) if one_kernel else found is STAGES
 
 
 @pytest.mark.parametrize("plan", [skuda.RmsNormBackwardPlan, skuda.LayerNormBackwardPlan])

@@ -1,4 +1,4 @@
-"""Rows and sums across them by one kernel (slab.cuh, narrow_slab.cuh): when it serves a call, and how it is launched."""
+"""Rows and sums across them by one kernel (slab.cuh, narrow_slab.cuh): when it serves a call, and how."""
 
 from __future__ import annotations
 

@@ -63,8 +63,8 @@ class Launch(Record):
         columns_unaligned_lanes: columns that it prepares, at most.
         columns_unaligned_rows: rows that it loads at once, at most.
         columns_unaligned_shares: rows that it takes one after the other, at most.
-        columns_unaligned_least: elements of rows with gaps between them, from which on it serves where sixteen are stored
-            at once.
+        columns_unaligned_least: elements of rows with gaps between them, from which on it serves where a vector has
+            sixteen.
         broadcast_vectors_least: elements of rows of vectors of eight, with gaps between them, from which on vectors are
             found one by one.
         broadcast_most: elements of rows with gaps between them, from which on shares of rows are taken.

@@ -109,21 +109,20 @@ FOR_MANY = (VEC, SHIFTED, TABULATE, GROUPS, COLUMNS)  # what few elements do not
 
 
 @dataclass(frozen=True)
-class Call:
-    """One plan's sizes, and where each array operand lies.
+class Circumstances:
+    """As what a call's kernel is chosen, though it has few elements: more would take the reference too long.
 
-    `large`: the kernel is chosen as for many elements; so many would take the reference too long. `staged`: and so is
-    the form. `apart`: as where blocks make no clusters. `crowded`: as where many rows keep a GPU busy.
-    `held`: the one schedule of stripes that may serve it, where one may. `tabled`: so many are looked up in a table.
-    `spread`: few rows may have a thread for each group of elements. `single`: few elements may be taken one by one.
-    `turned`: attributes have other values than their defaults.
+    Attributes:
+        large: as of many elements; `staged`: and so is the form.
+        apart: as where blocks make no clusters.
+        crowded: as where many rows keep a GPU busy.
+        held: the one schedule of stripes that may serve it, where one may.
+        tabled: as of so many that they are looked up in a table.
+        spread: few rows may have a thread for each group of elements.
+        single: few elements may be taken one by one.
     """
 
-    plan_class: type[Plan]
-    sizes: tuple[tuple[str, int | tuple[int, ...]], ...]
-    elements: tuple[tuple[str, str], ...]
-    layouts: tuple[tuple[str, ArrayLayout], ...]
-    large: bool
+    large: bool = False
     staged: bool = False
     apart: bool = False
     crowded: bool = True
@@ -131,6 +130,20 @@ class Call:
     tabled: bool = False
     spread: bool = True
     single: bool = True
+
+
+@dataclass(frozen=True)
+class Call:
+    """One plan's sizes, where each array operand lies, and what its kernel is chosen as.
+
+    `turned`: attributes have other values than their defaults.
+    """
+
+    plan_class: type[Plan]
+    sizes: tuple[tuple[str, int | tuple[int, ...]], ...]
+    elements: tuple[tuple[str, str], ...]
+    layouts: tuple[tuple[str, ArrayLayout], ...]
+    given: Circumstances = Circumstances()
     turned: bool = False
 
     @property
@@ -143,31 +156,32 @@ class Call:
     def plan(self, backend: BackendKind) -> Plan:
         descriptor = self.plan_class.descriptor_type(**self.fields)
         plan = self.plan_class.select(descriptor, preference=backend)
+        given = self.given
         split = getattr(plan._kernels, "split", None)
-        if self.large:
-            plan._kernels.few_blocks = 0 if self.crowded else 1 << 40
+        if given.large:
+            plan._kernels.few_blocks = 0 if given.crowded else 1 << 40
             plan._kernels.few_rows = plan._kernels.few_threads = 0
-            plan._kernels.tabled_elements = 0 if self.tabled else 1 << 62
+            plan._kernels.tabled_elements = 0 if given.tabled else 1 << 62
             plan._kernels.many_blocks = 0
             if split is not None:
                 split.busy = split.few = 0
-        if not self.spread:
+        if not given.spread:
             plan._kernels.few_spread_threads = 0
-        if not self.single:
+        if not given.single:
             plan._kernels.single_blocks = 0
         if split is not None:
             split.dealt = 32  # so that some calls have more blocks
             split.enough = 1  # so that teams share blocks
             split.left = 0 if split.length % 2 else 1 << 40  # so that threads take several accumulators, and one each
-        if self.staged:
+        if given.staged:
             plan.much = plan.long = 0
-        elif self.large:
+        elif given.large:
             plan.few = 0  # blocks that leave a GPU idle
-        if self.apart:
+        if given.apart:
             plan._kernels.cluster_shared = 0
         if (stripes := getattr(plan, "_stripes", None)) is not None:
-            stripes.variants = (self.held,) if self.held else ()
-            stripes.few, stripes.least = 1 << 40 if self.held and self.held.narrow else 0, 0
+            stripes.variants = (given.held,) if given.held else ()
+            stripes.few, stripes.least = 1 << 40 if given.held and given.held.narrow else 0, 0
         return plan
 
     def variant(self):
@@ -273,7 +287,7 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
             for operand, stored in zip(operation.operands, plan.stored, strict=True)
             if operand.dims
         )
-        yield Call(plan_class, tuple(sizes.items()), elements, layouts, *circumstances(entry))
+        yield Call(plan_class, tuple(sizes.items()), elements, layouts, circumstances(entry))
 
 
 def is_alternative(entry: registry.Entry) -> bool:
@@ -298,9 +312,8 @@ def _most_elements(variant: Variant, operation: Operation) -> int:
     return 300_000 if operation.analysis.over else 60_000
 
 
-def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool, bool, StripeVariant | None, bool, bool, bool]:
-    """`large`, `staged`, `apart`, `crowded`, `held`, `tabled`, `spread` and `single` of the calls that reach a
-    schedule."""
+def circumstances(entry: registry.Entry) -> Circumstances:
+    """Those of the calls that reach a schedule."""
     rows = isinstance(entry.variant, RowVariant)
     clusters = isinstance(entry.variant, ClusterVariant)
     columns = isinstance(entry.variant, SplitVariant) and entry.variant.lanes > 1
@@ -308,12 +321,16 @@ def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool, bool, Stripe
     slabs = isinstance(entry.variant, SlabVariant)
     few = entry.variant.kernel == FEW_ROWS
     many = entry.variant in FOR_MANY or (rows and not few) or clusters or columns or scans or slabs
-    crowded = not rows or entry.variant.crowded
-    held = entry.variant if isinstance(entry.variant, StripeVariant) else None
-    apart = rows or entry.variant is VEC
-    spread = not few or entry.variant.spread > 1
-    single = entry.variant is SINGLE_SMALL
-    return many, is_alternative(entry), apart, crowded, held, entry.variant is TABULATE, spread, single
+    return Circumstances(
+        large=many,
+        staged=is_alternative(entry),
+        apart=rows or entry.variant is VEC,
+        crowded=not rows or entry.variant.crowded,
+        held=entry.variant if isinstance(entry.variant, StripeVariant) else None,
+        tabled=entry.variant is TABULATE,
+        spread=not few or entry.variant.spread > 1,
+        single=entry.variant is SINGLE_SMALL,
+    )
 
 
 def _lengths_of_stripes(operation: Operation, variant: StripeVariant) -> list[tuple]:
@@ -459,7 +476,7 @@ def calls(sku: KernelSku, most: int = 3) -> list[Call]:
             each,
             elements,
             tuple(zip(names, layouts, strict=True)),
-            *circumstances(entry),
+            circumstances(entry),
         )
         for each, layouts in sizes
     ]

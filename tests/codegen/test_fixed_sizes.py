@@ -178,10 +178,10 @@ def call_of(ours, name: str) -> Call:
     plan_class = plan_class_of(PACKAGE, name)
     sizes = tuple(CALLS[name].items())
     elements = tuple((field, "f32") for field in plan_class.operation.element_fields.values())
-    plan = Call(plan_class, sizes, elements, (), False).plan(BackendKind.REFERENCE)
+    plan = Call(plan_class, sizes, elements, ()).plan(BackendKind.REFERENCE)
     layouts = [(operand.name, lay_out(shape, "plain"))
                for operand, shape in zip(plan.operation.operands, plan.stored, strict=True)]  # fmt: skip
-    return Call(plan_class, sizes, elements, tuple(layouts), False)
+    return Call(plan_class, sizes, elements, tuple(layouts))
 
 
 @pytest.mark.skipif(not emulator.COMPILER, reason="no C++ compiler")

@@ -39,7 +39,7 @@ def call_of(name: str, kind: str, element: str, count: int) -> Call:
     fields = tuple((field, element) for field in plan_class.operation.element_fields.values())
     names = [operand.name for operand in plan_class.operation.operands]
     layouts = tuple((each, lay_out((count,), "plain")) for each in names)
-    return Call(plan_class, (("shape", (count,)),), fields, layouts, large=False)
+    return Call(plan_class, (("shape", (count,)),), fields, layouts)
 
 
 def columns_of(name: str, kind: str, element: str) -> list[np.ndarray]:

@@ -31,7 +31,7 @@ def call_of(name: str, element: str) -> Call:
     layouts = (("input", lay_out((count,), "plain")), ("output", lay_out((stored,), "plain")))
     letter = plan_class.operation.inputs[0].element
     return Call(
-        plan_class, (("d", (count,)),), ((plan_class.operation.element_fields[letter], element),), layouts, large=False
+        plan_class, (("d", (count,)),), ((plan_class.operation.element_fields[letter], element),), layouts
     )
 
 

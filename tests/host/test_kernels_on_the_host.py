@@ -222,7 +222,7 @@ def test_rows_without_elements(name, tmp_path):
         names = [operand.name for operand in operation.operands if operand.dims]
         layouts = [lay_out(shape, "plain") for operand, shape in zip(operation.operands, plan.stored) if operand.dims]
         elements = {field: plan.types[letter] for letter, field in operation.element_fields.items()}
-        call = Call(plan_class, (*sizes.items(),), (*elements.items(),), (*zip(names, layouts),), False)
+        call = Call(plan_class, (*sizes.items(),), (*elements.items(),), (*zip(names, layouts),))
         sku = registry.make_sku(operation, plan.types, call.variant())
         assert [*emulator.Host([sku], tmp_path)._faults(sku, call, Case(call).problem())] == []
         tried += 1

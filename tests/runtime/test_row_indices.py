@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from index_model import AXES, Slots, addresses, divide, outer_offset, view_over
-from problems import Call, lay_out
+from problems import Call, Circumstances, lay_out
 
 import skuda
 from skuda.errors import Unsupported
@@ -287,7 +287,6 @@ def test_long_rows_go_to_clusters_that_have_room(name, element, length, blocks, 
         ((plan_class.operation.element_fields["T"], element),),
         tuple((o.name, lay_out(full if o.dims == plan_class.operation.space else row, "plain"))
               for o in plan_class.operation.operands),
-        large=False,
     )
     geometry = call.geometry()
     assert isinstance(geometry.variant, ClusterVariant) == (blocks > 0)
@@ -298,5 +297,5 @@ def test_long_rows_go_to_clusters_that_have_room(name, element, length, blocks, 
         most = length * max(4 if name == "Softmax" else 0, DTYPES[element].bits // 8 * len(inputs)) // blocks
         found = 3 * (32 * -(-length // SEGMENT) + 1) * STATE_BYTES  # of three reductions
         assert least <= geometry.shared <= min(227 << 10, most + 8192 * 8 * len(inputs) // blocks + found)
-    apart = replace(call, apart=True).geometry()
+    apart = replace(call, given=Circumstances(apart=True)).geometry()
     assert not isinstance(apart.variant, ClusterVariant) and apart.shared == 0

@@ -206,7 +206,7 @@ def test_which_kernel_takes_a_call(shape, axis, how, kernel):
     moved = type(at)(tuple(at.shape[i] for i in order), tuple(at.strides[i] for i in order), at.start, at.size)
     call = Call(
         skuda.CumsumPlan, (("n", n), ("d", (shape[axis],))), (("element", "f32"),),
-        (("input", moved), ("output", moved)), False,
+        (("input", moved), ("output", moved)),
     )  # fmt: skip
     plan = call.plan(BackendKind.REFERENCE)
     found = plan._geometry(call.views(plan))

@@ -18,7 +18,7 @@ _ROWS_AHEAD = 3  # of a block in shared memory, at most
 _LINE = 128  # bytes, of which each input of a row begins a line of shared memory
 SLAB_FEW = 192  # slabs: where there are fewer, too few blocks go down them
 _WORD = 16  # bytes that are copied at once
-_NARROWEST = 32  # elements of a row that few threads hold
+_NARROWEST = 32  # elements of a row of many that a block takes at once, at least
 _NARROW_LINE = 4  # values that what a row has for a sum takes besides in shared memory
 _REGISTERS = 56  # of a thread for what it keeps of all rows, at most: sums, and columns
 
@@ -80,8 +80,7 @@ class NarrowSlabVariant(SlabVariant):
 
     @property
     def shortest(self) -> int:
-        half = self.elements // 2
-        return half + 1 if half > _NARROWEST else _NARROWEST
+        return self.elements // 2 + 1 if self.elements > 2 * _NARROWEST else _NARROWEST
 
     @property
     def ahead(self) -> bool:
@@ -155,7 +154,7 @@ def _narrow_bytes(operation: Operation, types: Types, variant: NarrowSlabVariant
     With several sums it is no work for them either where many threads have no elements, or of rows of two warps.
     """
     sums = sum([operand.dims != operation.space for operand in operation.outputs])
-    if sums > 1 and (variant.threads > 32 or (variant.elements > 64 and 4 * length < 3 * variant.elements)):
+    if sums > 1 and (variant.threads > 32 or (variant.elements > 2 * _NARROWEST and 4 * length < 3 * variant.elements)):
         return 0
     line = -(-length // GROUP) * GROUP + _NARROW_LINE
     copied = inputs * variant.block * variant.chunks * _WORD if variant.ahead else 0

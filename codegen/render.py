@@ -323,13 +323,16 @@ class Outcome:
 @contextmanager
 def _uncollected() -> Iterator[None]:
     """Leaves the memory of cycles alone: what a spec becomes is needed to the end, and each collection looks through
-    all of it."""
+    all of it. So would the next one; what has been made is of the oldest generation afterwards, unlooked at."""
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if enabled:
+            if not gc.get_freeze_count():  # nobody else's objects are thawed
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

@@ -146,6 +146,27 @@ def test_rendering_twice_in_one_process_gives_the_same_text():
 # ---- drift ----
 
 
+def test_a_process_that_renders_goes_on_collecting_what_nobody_needs(spec):
+    """Cycles that were made before and while the files were rendered, too; nothing is left frozen."""
+    program = """
+import gc, sys, weakref
+from pathlib import Path
+from skuda.codegen.render import rendered_files
+
+class Cycle: pass
+
+cycle = Cycle()
+cycle.self = cycle
+known = weakref.ref(cycle)
+del cycle
+rendered_files(Path(sys.argv[1]))
+assert gc.isenabled() and gc.get_freeze_count() == 0
+gc.collect()
+assert known() is None
+"""
+    run_python("-c", program, str(spec))
+
+
 def test_a_changed_spec_makes_files_stale(spec, catalog):
     edit(spec, "alpha: C = 2", "alpha: C = 3")
     found = drift(spec, catalog)

@@ -12,22 +12,20 @@ from contextlib import nullcontext
 from functools import cache, cached_property, partial
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from skuda.errors import MissingDependency, NotAnArray, NotAStream, shown
-from skuda.model.dtypes import WORD_OF_STORAGE
+from skuda.model.dtypes import DTYPES, OfDtypes, dtype_named
 
 CPU = -1  # device of memory that the CPU reads; a CUDA device is its ordinal
 
 _NAMES = "uint16 uint64 float8_e4m3fnuz float8_e5m2fnuz".split()  # that are no element types
-_STORAGES = {name: np.dtype(getattr(ml_dtypes, name, name)) for name in _NAMES}
-_STORAGES |= {storage.name: storage for storage in WORD_OF_STORAGE}
+_NAMES += [dtype.name for dtype in DTYPES.values() if not dtype.packed]
 _BYTE = np.dtype(np.uint8)
-# The elements that a view may have. Byte-swapped dtypes are not equal to these, so a look-up refuses them.
-READABLE = frozenset(_STORAGES.values())
-# What CuPy has no arrays of: such elements travel as bytes there.
-_BYTES_IN_CUPY = {each: _BYTE for name, each in _STORAGES.items() if name[:5] == "float" and each.itemsize == 1}
+# Whether a view may have such elements. Byte-swapped dtypes are not equal to those of their names.
+READABLE = OfDtypes(lambda storage: storage.name in _NAMES and storage == dtype_named(storage.name) or None)
+# What CuPy has arrays of: floats of 8 bits travel as bytes there.
+_IN_CUPY = OfDtypes(lambda storage: _BYTE if storage.name.startswith("float8") else storage)
 
 
 def library_name(cls: type) -> str | None:
@@ -54,7 +52,7 @@ def import_cupy():
 
 def cupy_dtype(storage: np.dtype) -> np.dtype:
     """What CuPy's arrays of an element have as `dtype`: uint8 for floats of 8 bits."""
-    return _BYTES_IN_CUPY.get(storage, storage)
+    return _IN_CUPY[storage]
 
 
 @cache
@@ -62,7 +60,7 @@ def torch_storages() -> dict[object, np.dtype]:
     """torch dtype -> NumPy dtype, as far as this torch knows them."""
     import torch
 
-    return {getattr(torch, name): storage for name, storage in _STORAGES.items() if hasattr(torch, name)}
+    return {getattr(torch, name): dtype_named(name) for name in _NAMES if hasattr(torch, name)}
 
 
 @cache

@@ -172,7 +172,7 @@ def _refuse_masked(array, name):
 
 def _refuse_dtype(name, dtype) -> NotAnArray:
     if isinstance(dtype, np.dtype):
-        swapped = dtype.newbyteorder("=") in READABLE
+        swapped = READABLE[dtype.newbyteorder("=")]
         dtype = f"byte-swapped {dtype.name}" if swapped else str(dtype)
     return NotAnArray(f"{name} has {dtype} elements, expected native bool, integer or floating-point ones")
 
@@ -190,7 +190,7 @@ def _element_strides(byte_strides, itemsize, contiguous, name) -> tuple[int, ...
 
 def _read_numpy(array, name) -> View:
     storage = array.dtype
-    if storage not in READABLE:
+    if not READABLE[storage]:
         raise _refuse_dtype(name, storage)
     contiguous = array.flags.c_contiguous
     pointer, readonly = array.__array_interface__["data"]
@@ -200,7 +200,7 @@ def _read_numpy(array, name) -> View:
 
 def _read_cupy(array, name) -> View:
     storage = array.dtype
-    if storage not in READABLE:
+    if not READABLE[storage]:
         raise _refuse_dtype(name, storage)
     memory = array.data
     contiguous = array.flags.c_contiguous
@@ -256,7 +256,7 @@ def _read_protocol(array, name) -> View:
         return _read_dlpack(array, name)
     try:
         storage = np.dtype(interface["typestr"])
-        if storage not in READABLE and has_dlpack:
+        if not READABLE[storage] and has_dlpack:
             return _read_dlpack(array, name)  # a typestr cannot spell bf16 or fp8, DLPack can
         return _read_interface(array, interface, storage, name)
     except NotAnArray:
@@ -266,7 +266,7 @@ def _read_protocol(array, name) -> View:
 
 
 def _read_interface(array, interface, storage, name) -> View:
-    if storage not in READABLE:
+    if not READABLE[storage]:
         raise _refuse_dtype(name, storage)
     if interface.get("mask") is not None:
         raise NotAnArray(f"{name} has a __cuda_array_interface__ with a mask, which no kernel reads")

@@ -62,7 +62,7 @@ class Scheme:
 
     def applies_to(self, dtype: np.dtype | None, shape: tuple[int, ...]) -> bool:
         """Whether a tensor is a weight: floating, of two axes or more, with elements. All others are kept."""
-        return WORD_OF_STORAGE.get(dtype) in FLOATS and len(shape) >= 2 and min(shape) > 0
+        return dtype is not None and WORD_OF_STORAGE[dtype] in FLOATS and len(shape) >= 2 and min(shape) > 0
 
     def rows_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The weight's shape as rows along the first axis, none of which shares a scale with another one.

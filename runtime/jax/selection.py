@@ -84,7 +84,7 @@ def _stand_in(value, is_scalar: bool, broadcasts: bool, index: int, called: str)
     aval = jax.typeof(value)
     if (is_scalar or broadcasts) and aval.weak_type and not aval.shape:
         return 0.0 if jnp.issubdtype(aval.dtype, jnp.floating) else 0
-    if aval.dtype not in READABLE:
+    if not READABLE[aval.dtype]:
         raise NotAnArray(f"{called} has {aval.dtype} elements, which no kernel reads")
     if not all(isinstance(extent, int) for extent in aval.shape):
         raise Unsupported(f"{called} has shape {aval.shape}, expected one that is known while JAX traces")

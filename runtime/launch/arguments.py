@@ -90,7 +90,7 @@ def _checked_view(plan: Plan, operand: Operand, index: int, view: View) -> View:
     word = plan.words[index]
     storage = DTYPES[word].storage
     if view.storage != storage and not DTYPES[word].travels_as(view.storage):
-        came = WORD_OF_STORAGE.get(view.storage, str(view.storage))
+        came = WORD_OF_STORAGE[view.storage] or str(view.storage)
         travels = f"{word} (which travels as {storage})" if DTYPES[word].packed else word
         raise ElementMismatch(f"{plan.name}: {operand.name} has elements {came}, expected {travels}")
     if operand.scalar and count(view.shape) == 1:

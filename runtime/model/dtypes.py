@@ -10,12 +10,38 @@ e4m3 is OCP's form of it: no infinities, the largest value is 448. `runtime/cuda
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from skuda.model.records import Record
+
+
+def dtype_named(name: str) -> np.dtype:
+    """The NumPy dtype of a name, such as `bfloat16`. What NumPy has none of is ml_dtypes', imported when it is wanted:
+    that takes half as long as all else that a first call imports."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, name))
+
+
+class OfDtypes(dict):
+    """What is known of NumPy dtypes, each from when it is first asked for. What nothing is known of is not kept."""
+
+    def __init__(self, known: Callable[[np.dtype], Any]):
+        super().__init__()
+        self._known = known
+
+    def __missing__(self, dtype: np.dtype) -> Any:
+        found = self._known(dtype)
+        if found is not None:
+            self[dtype] = found
+        return found
 
 
 class DType(Record):
@@ -28,7 +54,7 @@ class DType(Record):
         word: its name, the same everywhere; of its C++ type too.
         kind: "float", "int" or "bool".
         bits: width of one stored element; 4 for the packed types.
-        element: the NumPy dtype (ml_dtypes' where NumPy has none) of one element that is not packed.
+        name: that of the NumPy dtype (ml_dtypes' where NumPy has none) of one element that is not packed.
         exponent, mantissa: the bits of a float's two fields.
         signed: whether it has negative values.
         infinities: whether the largest exponent is that of infinities and NaNs.
@@ -38,12 +64,17 @@ class DType(Record):
     word: str
     kind: str
     bits: int
-    element: np.dtype
+    name: str
     exponent: int = 0
     mantissa: int = 0
     signed: bool = True
     infinities: bool = True
     nan: bool = True
+
+    @cached_property
+    def element(self) -> np.dtype:
+        """The NumPy dtype of one element that is not packed."""
+        return dtype_named(self.name)
 
     @cached_property
     def storage(self) -> np.dtype:
@@ -83,7 +114,8 @@ class DType(Record):
 
     def travels_as(self, storage: np.dtype) -> bool:
         """Whether an array of this NumPy dtype may hold it."""
-        return storage == self.storage or (self.narrow_float and storage == np.uint8)
+        word = WORD_OF_STORAGE[storage]
+        return word == self.word or (word == "u8" and (self.packed or self.narrow_float))
 
     @property
     def bias(self) -> int:
@@ -161,41 +193,44 @@ def _powers_of_two(values: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(values), values, np.ldexp(np.ones_like(values), exponent - (fraction < 0.75)))
 
 
-def _float(word: str, element: type, exponent: int, mantissa: int, **lacks: bool) -> DType:
+def _float(word: str, name: str, exponent: int, mantissa: int, **lacks: bool) -> DType:
     code = exponent + mantissa + lacks.get("signed", True)
-    return DType(word, "float", max(code, 8) if code > 4 else 4, np.dtype(element), exponent, mantissa, **lacks)
+    return DType(word, "float", max(code, 8) if code > 4 else 4, name, exponent, mantissa, **lacks)
 
 
-def _int(word: str, bits: int, element: type, signed: bool = True) -> DType:
-    return DType(word, "int", bits, np.dtype(element), signed=signed)
+def _int(word: str, bits: int, name: str, signed: bool = True) -> DType:
+    return DType(word, "int", bits, name, signed=signed)
 
 
 _ROWS = (
-    _float("f64", np.float64, 11, 52),
-    _float("f32", np.float32, 8, 23),
-    _float("f16", np.float16, 5, 10),
-    _float("bf16", ml_dtypes.bfloat16, 8, 7),
-    _float("e4m3", ml_dtypes.float8_e4m3fn, 4, 3, infinities=False),
-    _float("e5m2", ml_dtypes.float8_e5m2, 5, 2),
-    _float("e2m1", ml_dtypes.float4_e2m1fn, 2, 1, infinities=False, nan=False),
-    _float("e8m0", ml_dtypes.float8_e8m0fnu, 8, 0, signed=False, infinities=False),
-    _int("s8", 8, np.int8),
-    _int("u8", 8, np.uint8, signed=False),
-    _int("s4", 4, ml_dtypes.int4),
-    _int("u4", 4, ml_dtypes.uint4, signed=False),
-    _int("i16", 16, np.int16),
-    _int("i32", 32, np.int32),
-    _int("i64", 64, np.int64),
-    _int("u32", 32, np.uint32, signed=False),
-    DType("bool", "bool", 8, np.dtype(np.bool_)),
+    _float("f64", "float64", 11, 52),
+    _float("f32", "float32", 8, 23),
+    _float("f16", "float16", 5, 10),
+    _float("bf16", "bfloat16", 8, 7),
+    _float("e4m3", "float8_e4m3fn", 4, 3, infinities=False),
+    _float("e5m2", "float8_e5m2", 5, 2),
+    _float("e2m1", "float4_e2m1fn", 2, 1, infinities=False, nan=False),
+    _float("e8m0", "float8_e8m0fnu", 8, 0, signed=False, infinities=False),
+    _int("s8", 8, "int8"),
+    _int("u8", 8, "uint8", signed=False),
+    _int("s4", 4, "int4"),
+    _int("u4", 4, "uint4", signed=False),
+    _int("i16", 16, "int16"),
+    _int("i32", 32, "int32"),
+    _int("i64", 64, "int64"),
+    _int("u32", 32, "uint32", signed=False),
+    DType("bool", "bool", 8, "bool"),
 )
 DTYPES: dict[str, DType] = {row.word: row for row in _ROWS}
 
 # Which word an array of this NumPy dtype has when nothing else is said; arrays of packed types are uint8.
-WORD_OF_STORAGE: dict[np.dtype, str] = {row.storage: row.word for row in DTYPES.values() if not row.packed}
+# None where it has none.
+WORD_OF_STORAGE = OfDtypes(
+    lambda storage: next((row.word for row in _ROWS if row.name == storage.name and row.storage == storage), None)
+)
 
 # The words by the names of NumPy's, ml_dtypes' and torch's types; each is the word of one type only.
-WORD_OF_NAME = {row.element.name: row.word for row in DTYPES.values()}
+WORD_OF_NAME = {row.name: row.word for row in DTYPES.values()}
 
 
 def word_of(element) -> str | None:

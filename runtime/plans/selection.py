@@ -286,7 +286,7 @@ def types_of(operation: Operation, values, dtypes, input_dtype, plan: str) -> di
             else:
                 numbers.append(operand)
             continue
-        word = WORD_OF_STORAGE.get(value.storage, str(value.storage))
+        word = WORD_OF_STORAGE[value.storage] or str(value.storage)
         if letter != operation.told:
             in_bytes = [each for each in operation.words_of(letter) if DTYPES[each].travels_as(value.storage)]
             word = in_bytes[0] if len(in_bytes) == 1 else word

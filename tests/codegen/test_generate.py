@@ -402,7 +402,7 @@ def run_python(*arguments: str, environment: dict[str, str] | None = None, folde
 
 def imported(code: str, folder: Path) -> set[str]:
     """Which of the heavy modules some code imports."""
-    heavy = "cupy torch jinja2 yaml cuda.core"
+    heavy = "cupy torch jinja2 yaml cuda.core ml_dtypes"
     program = f"import sys\n{code}\nprint()\nprint(*(set('{heavy}'.split()) & set(sys.modules)))"
     return set(run_python("-c", program, folder=folder).splitlines()[-1].split())
 

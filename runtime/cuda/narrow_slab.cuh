@@ -6,8 +6,8 @@
 #include "row.cuh"
 #include "slab.cuh"
 
-// What threads have of a row of few accumulators, where several have groups of the same one: SPREAD a group each, or two
-// every other one of four.
+// What threads have of a row of few accumulators, where several have groups of the same one: SPREAD have a group each;
+// with two groups each, two threads have every other one.
 template <typename How, typename V, int THREADS, int EACH, int SPREAD> struct SpreadPartial : Partial<How, V, THREADS, EACH> {
   using Base = Partial<How, V, THREADS, EACH>;
   static constexpr int HOLDERS = THREADS / SPREAD;
@@ -240,8 +240,7 @@ struct NarrowSlabOf<J, THREADS, CHUNKS, BLOCK, Seq<N...>, Seq<R...>> {
   }
 };
 
-// THREADS hold CHUNKS groups each of a row, which lies in whole words. A block takes as many rows at once as it has threads
-// for.
+// THREADS hold CHUNKS groups each of a row, which lies in whole words. A block of BLOCK takes several rows at once.
 template <typename J, int THREADS, int CHUNKS, int BLOCK, int ROOM>
 __global__ void __launch_bounds__(BLOCK, ROOM) narrow_slab(const __grid_constant__ SlabArgs<J> args) {
   extern __shared__ uint4 memory[];

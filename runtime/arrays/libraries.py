@@ -19,11 +19,11 @@ from skuda.model.dtypes import DTYPES, OfDtypes, dtype_named
 
 CPU = -1  # device of memory that the CPU reads; a CUDA device is its ordinal
 
-_NAMES = "uint16 uint64 float8_e4m3fnuz float8_e5m2fnuz".split()  # that are no element types
-_NAMES += [dtype.name for dtype in DTYPES.values() if not dtype.packed]
+_OTHERS = "uint16 uint64 float8_e4m3fnuz float8_e5m2fnuz".split()  # that are no element types
+_NAMES = frozenset([*_OTHERS, *[dtype.name for dtype in DTYPES.values() if not dtype.packed]])
 _BYTE = np.dtype(np.uint8)
 # Whether a view may have such elements. Byte-swapped dtypes are not equal to those of their names.
-READABLE = OfDtypes(lambda storage: storage.name in _NAMES and storage == dtype_named(storage.name) or None)
+READABLE = OfDtypes(lambda storage: (storage.name in _NAMES and storage == dtype_named(storage.name)) or None)
 # What CuPy has arrays of: floats of 8 bits travel as bytes there.
 _IN_CUPY = OfDtypes(lambda storage: _BYTE if storage.name.startswith("float8") else storage)
 

@@ -91,7 +91,9 @@ template <typename P, int THREADS_, int CHUNKS, int BLOCK> struct ThreadRow<Narr
 };
 
 // Shares of an input that is copied to shared memory ahead: each thread copies its own.
-template <typename P, int THREADS, int BLOCK, int N> struct ArrayShares<NarrowSchedule<P, THREADS, 2, BLOCK>, N> {
+template <typename P, int THREADS, int BLOCK, int N>
+struct ArrayShares<NarrowSchedule<P, THREADS, 2, BLOCK>, N>
+    : LateShares<NarrowSchedule<P, THREADS, 2, BLOCK>, element_in<P, N>> {
   using S = NarrowSchedule<P, THREADS, 2, BLOCK>;
   using E = element_in<P, N>;
   using Args = RowArgs<P>;
@@ -118,13 +120,6 @@ template <typename P, int THREADS, int BLOCK, int N> struct ArrayShares<NarrowSc
       reinterpret_cast<uint4&>(own.lanes[chunk]) = *reinterpret_cast<const uint4*>(place(chunk));
     }
   }
-  __device__ void load_late(const Args&, const Row&) {}
-  __device__ void bring_near(const Row&) const {}
-  __device__ void end(const Row&) {}
-  __device__ void arrive(const Row&) {}
-  __device__ void ask_for(const Args&, const Row&, i64) const {}
-  __device__ bool aligned(const Row&) const { return true; }
-  template <bool READ> __device__ void words(const Args&, const Row&, i32, bool, bool, ShareWords<E>&) const {}
   __device__ Lanes<E, GROUP> share(const Args&, const Row&, int chunk, i32, const ShareWords<E>&) const {
     return own.lanes[chunk];
   }
@@ -204,19 +199,7 @@ struct NarrowSlabOf<J, THREADS, CHUNKS, BLOCK, Seq<N...>, Seq<R...>> {
   }
   template <typename Shares> __device__ void keep(const Shares& own, const Shared& shared, i32 to) {
     Tuple<Group<Value<R>>...> groups;
-    auto make = [&](auto fast, bool& usual) {
-#pragma unroll
-      for (int i = 0; i < GROUP; ++i) {
-        typename Sums::Held held;
-        const auto made = across.template of<int(fast), 0>(
-            J::element(element_in_lane<P, INPUTS>(own, i), shared), held, usual);
-        ((get<R>(groups).of[i] = get<R>(made)), ...);
-      }
-    };
-    bool usual = across.fast();
-    make(Constant<1>(), usual);
-    if constexpr (Across::CAREFUL)
-      if (__builtin_expect(!usual, 0)) make(Constant<0>(), usual);
+    summands<J, INPUTS>(groups, across, own, shared, Seq<R...>());
     ((*reinterpret_cast<Group<Value<R>>*>(values<R>() + to) = get<R>(groups)), ...);
   }
   // Adds so many rows.

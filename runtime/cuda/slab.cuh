@@ -225,19 +225,7 @@ struct SlabOf<J, THREADS, TEAMS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>>
   }
   __device__ void add(const Shares& own, const Shared& shared, int chunk) {
     Tuple<GroupValues<typename reduction_at<Sums, R>::Value>...> values;
-    auto make = [&](auto fast, bool& usual) {
-#pragma unroll
-      for (int i = 0; i < GROUP; ++i) {
-        typename Sums::Held held;
-        const auto made = across.template of<int(fast), 0>(
-            J::element(element_in_lane<P, INPUTS>(own, i), shared), held, usual);
-        ((get<R>(values).of[i] = get<R>(made)), ...);
-      }
-    };
-    bool usual = across.fast();
-    make(Constant<1>(), usual);
-    if constexpr (Across::CAREFUL)
-      if (__builtin_expect(!usual, 0)) make(Constant<0>(), usual);
+    summands<J, INPUTS>(values, across, own, shared, Seq<R...>());
 #pragma unroll
     for (int i = 0; i < GROUP; ++i)
       ((get<R>(sums).of[chunk][i] = How<R>::of(get<R>(sums).of[chunk][i], get<R>(values).of[i])), ...);

@@ -93,6 +93,26 @@ struct SlabReducer<P, Pass, I, THREADS, WANTED, false> {
   static __device__ void receive(typename P::Shared&, const Scratch&, int) {}
 };
 
+// What the elements of a group go into the sums as. `groups`: for each sum, R, has room `of` its values.
+template <typename J, u32 INPUTS, typename Groups, typename Shares, int... R>
+__device__ inline void summands(
+    Groups& groups, const typename J::Sums::SplitPass& across, const Shares& own, const typename J::Rows::Shared& shared,
+    Seq<R...>) {
+  auto make = [&](auto fast, bool& usual) {
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) {
+      typename J::Sums::Held held;
+      const auto made = across.template of<int(fast), 0>(
+          J::element(element_in_lane<typename J::Rows, INPUTS>(own, i), shared), held, usual);
+      ((get<R>(groups).of[i] = get<R>(made)), ...);
+    }
+  };
+  bool usual = across.fast();
+  make(Constant<1>(), usual);
+  if constexpr (J::Sums::SplitPass::CAREFUL)
+    if (__builtin_expect(!usual, 0)) make(Constant<0>(), usual);
+}
+
 // The reductions of the first pass that only bound a value of the row, as bits: a program has a member BOUNDS.
 template <typename J, typename V = void> constexpr u32 bounds_of = 0;
 template <typename J> constexpr u32 bounds_of<J, decltype(void(J::BOUNDS))> = J::BOUNDS;

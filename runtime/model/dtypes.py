@@ -223,14 +223,18 @@ _ROWS = (
 )
 DTYPES: dict[str, DType] = {row.word: row for row in _ROWS}
 
-# Which word an array of this NumPy dtype has when nothing else is said; arrays of packed types are uint8.
-# None where it has none.
-WORD_OF_STORAGE = OfDtypes(
-    lambda storage: next((row.word for row in _ROWS if row.name == storage.name and row.storage == storage), None)
-)
-
 # The words by the names of NumPy's, ml_dtypes' and torch's types; each is the word of one type only.
 WORD_OF_NAME = {row.name: row.word for row in DTYPES.values()}
+
+
+def _word_of_storage(storage: np.dtype) -> str | None:
+    word = WORD_OF_NAME.get(storage.name)
+    return word if word is not None and DTYPES[word].storage == storage else None
+
+
+# Which word an array of this NumPy dtype has when nothing else is said, None where it has none. Arrays of packed types
+# are uint8.
+WORD_OF_STORAGE = OfDtypes(_word_of_storage)
 
 
 def word_of(element) -> str | None:

@@ -98,7 +98,7 @@ _SLABS = tuple(
     for threads in _THREADS
     for chunks in (3, ACCUMULATOR_GROUPS)
 )
-# By the elements of 16 bytes: of two bytes a thread holds two groups, of more one.
+# By the groups that a thread holds: two where elements have two bytes, else one.
 _NARROW = {
     chunks: tuple(
         NarrowSlabVariant(

@@ -400,7 +400,7 @@ template <typename How, typename V> struct WarpResults {
   // Sends what the lanes of a warp found to every block.
   template <int BLOCKS>
   __device__ void send(const P& partial, i32 segment, const ClusterThread<BLOCKS>& thread) const {
-    const S value = P::template across<32>(partial.accumulator);
+    const S value = partial.template of_lanes<32>();
     if (thread.lane < BLOCKS)
       ::send(in_block(&values[segment * WARPS + thread.warp], thread.lane), value,
            in_block(signal.memory, thread.lane));
@@ -408,14 +408,14 @@ template <typename How, typename V> struct WarpResults {
   // The value of the row, once all have come: trees of neighbours, of warps and then of segments.
   __device__ V total(i32 segments) const {
     const i32 lane = i32(threadIdx.x) % 32;
-    const V first = P::template across<32>(V(values[lane]));
+    const V first = P::template in_lanes<32>(values[lane]);
     if (segments == 1) return first;
     V own = lane == 0 ? first : How::template nothing<V>();
 #pragma unroll 1
     for (i32 segment = 1; segment < segments; ++segment) {
-      const V value = P::template across<32>(V(values[segment * WARPS + lane]));
+      const V value = P::template in_lanes<32>(values[segment * WARPS + lane]);
       if (lane == segment) own = value;
     }
-    return P::template across<CLUSTER_SEGMENTS>(own);
+    return P::template in_lanes<CLUSTER_SEGMENTS>(own);
   }
 };

@@ -31,6 +31,10 @@ struct LogSumExp {
   template <typename S> static __device__ S empty() { return nothing<S>(); }
   template <typename V> static __device__ Exponentials<V> of_one(V value) { return {value, V(1)}; }
 
+  // Whether a part's sum stays as it is when it is joined with any that stay as well.
+  template <typename V> static __device__ bool stays(const Exponentials<V>& part) {
+    return near_0(part.largest) | (part.sum == V(0));
+  }
   // Two parts of a row. Mostly both have anchor 0, or one is nothing; else sums are moved to the anchor of both.
   template <typename V> static __device__ Exponentials<V> of(const Exponentials<V>& a, const Exponentials<V>& b) {
     if ((near_0(a.largest) & near_0(b.largest)) | (a.sum == V(0)) | (b.sum == V(0))) return added(a, b);

@@ -49,6 +49,35 @@ __device__ constexpr int accumulators_each(int threads, int chunks) {
   return chunks > ACCUMULATOR_GROUPS && threads < ACCUMULATORS ? 2 : 1;
 }
 
+// What several parts of a row have that lie beside each other in memory.
+template <typename How, int COUNT, typename V> __device__ inline V any_parts(const V* parts) {
+  V each[COUNT];
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) each[i] = parts[i];
+  return joined_neighbours<How>(each);
+}
+template <typename How, int COUNT, typename V> __device__ __noinline__ V moved_parts(const V* parts) {
+  return any_parts<How, COUNT>(parts);
+}
+template <typename How, int COUNT, typename V> __device__ inline V joined_parts(const V* parts) {
+  if constexpr (same<How, LogSumExp>) {
+    decltype(V::sum) largest[COUNT], sums[COUNT];
+    static_assert(COUNT % 2 == 0 && sizeof(V) == 8);
+    bool stay = true;
+#pragma unroll
+    for (int i = 0; i < COUNT; i += 2) {  // two at once, as words: members would be read apart
+      const uint4 two = reinterpret_cast<const uint4*>(parts)[i / 2];
+      largest[i] = __int_as_float(two.x), sums[i] = __int_as_float(two.y);
+      largest[i + 1] = __int_as_float(two.z), sums[i + 1] = __int_as_float(two.w);
+      stay &= How::near_0(largest[i]) & How::near_0(largest[i + 1]);
+    }
+    if (__builtin_expect(!stay, 0)) return moved_parts<How, COUNT>(parts);
+    return {joined_neighbours<Largest>(largest), joined_neighbours<Sum>(sums)};
+  } else {
+    return any_parts<How, COUNT>(parts);
+  }
+}
+
 // What a thread has of a row that THREADS hold: one or two of its accumulators. SPREAD: threads that have one group each
 // of the same accumulator; their numbers are HOLDERS apart.
 template <typename How, typename V, int THREADS, int EACH = 1, int SPREAD = 1> struct Partial {
@@ -147,38 +176,49 @@ template <typename How, typename V, int THREADS, int EACH = 1, int SPREAD = 1> s
       return joined.total(scratch);
     }
     constexpr int LANES = THREADS < 32 ? THREADS : 32, PARTS = TWO ? 2 * WARPS : WARPS;
-    V value;
-    if constexpr (TWO) {  // even lanes go on with the first half of the accumulators, odd ones with the second
-      const bool odd = threadIdx.x % 2;
-      // Copies: an address that is chosen between both would keep both in local memory.
-      const V first = accumulator, second = other;
-      const V own = odd ? second : first, next = odd ? first : second;
-      value = across<LANES, 2>(joined_lanes<How>(own, from_lane(next, 1), 1));
-      if constexpr (WARPS <= 1) value = joined_lanes<How>(value, from_lane(value, 1), 1);
-    } else {
-      value = across<LANES>(accumulator);
-    }
+    V value = of_lanes<LANES>();
+    if constexpr (TWO && WARPS <= 1) value = joined_lanes<How>(value, from_lane(value, 1), 1);
     if constexpr (WARPS > 1) {
       const int row = threadIdx.x / THREADS * PARTS, warp = threadIdx.x % THREADS / 32;
       if (threadIdx.x % 32 < PARTS / WARPS) scratch[row + threadIdx.x % 32 * WARPS + warp] = value;
       __syncthreads();
       const V* const own = scratch + row;
-      if constexpr (PARTS <= 8 && sizeof(V) <= 8) {  // every thread reads all: that takes less time than shuffles
-        V each[PARTS];
-#pragma unroll
-        for (int i = 0; i < PARTS; ++i) each[i] = own[i];
-#pragma unroll
-        for (int apart = 1; apart < PARTS; apart *= 2)
-#pragma unroll
-          for (int i = 0; i < PARTS; i += 2 * apart) each[i] = How::of(each[i], each[i + apart]);
-        value = each[0];
-      } else {
-        value = across<direction<How> != 0 ? 32 : PARTS>(own[threadIdx.x % PARTS]);  // an extreme may count twice
-      }
+      if constexpr (PARTS <= 8 && sizeof(V) <= 8)  // every thread reads all: that takes less time than shuffles
+        value = joined_parts<How, PARTS>(own);
+      else
+        value = in_lanes<direction<How> != 0 ? 32 : PARTS>(own[threadIdx.x % PARTS]);  // an extreme may count twice
     }
     return value;
   }
 
+  // What lanes have together; of two accumulators, even lanes what all have of the first, odd ones of the second.
+  template <int LANES> __device__ V of_lanes() const {
+    if constexpr (same<How, LogSumExp>) {
+      using C = decltype(accumulator.sum);
+      const bool stay = How::stays(accumulator) && (!TWO || How::stays(other));
+      if (__builtin_expect(!__all_sync(0xffffffffu, stay), 0)) {  // a loop, for sums are moved out of line
+        V value = TWO ? halves_of_lanes() : accumulator;
+#pragma unroll 1
+        for (int lane = TWO ? 2 : 1; lane < LANES; lane *= 2) value = How::of(value, from_lane(value, lane));
+        return value;
+      }
+      Partial<Sum, C, THREADS, EACH> sums;
+      sums.accumulator = accumulator.sum, sums.other = other.sum;
+      // The largest of both accumulators stands for that of each: they will be joined.
+      const C largest = TWO ? Largest::of(accumulator.largest, other.largest) : accumulator.largest;
+      return {Partial<Largest, C, THREADS>::template across<LANES>(largest), sums.template of_lanes<LANES>()};
+    } else if constexpr (TWO) {
+      return across<LANES, 2>(halves_of_lanes());
+    } else {
+      return across<LANES>(accumulator);
+    }
+  }
+  // The same of a value that each lane has.
+  template <int LANES> static __device__ V in_lanes(const V& value) {
+    Partial<How, V, THREADS> own;
+    own.accumulator = value;
+    return own.template of_lanes<LANES>();
+  }
   // What lanes that are FROM, 2 FROM, 4 FROM .. apart have, up to LANES.
   template <int LANES, int FROM = 1> static __device__ V across(V value) {
     if constexpr (LANES == 32 && FROM == 1 && (same<V, f32> || same<V, i32>) && direction<How> != 0) {
@@ -188,6 +228,16 @@ template <typename How, typename V, int THREADS, int EACH = 1, int SPREAD = 1> s
       for (int lane = FROM; lane < LANES; lane *= 2) value = How::of(value, from_lane(value, lane));
       return same_in_lanes<How, LANES - FROM>(value);
     }
+  }
+
+ private:
+  // Even lanes go on with the first of two accumulators, odd ones with the second.
+  __device__ V halves_of_lanes() const {
+    const bool odd = threadIdx.x % 2;
+    // Copies: an address that is chosen between both would keep both in local memory.
+    const V first = accumulator, second = other;
+    const V own = odd ? second : first, next = odd ? first : second;
+    return joined_lanes<How>(own, from_lane(next, 1), 1);
   }
 };
 

@@ -91,7 +91,9 @@ struct SlabOf<J, THREADS, TEAMS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>>
       const i32 left = chunk < FULL ? GROUP : length - share(chunk) * GROUP;
       (get<I>(reducers).template add<MODE == WHOLE>(left, order), ...);
     }
-    (get<I>(reducers).send(shared, get<I>(scratch), turn), ...);
+    // Side by side: shuffles wait for nothing else then.
+    const Tuple<decltype(get<I>(reducers).of_warp(shared))...> found = {get<I>(reducers).of_warp(shared)...};
+    if (lane == 0) (Reducer<Pass, WANTED, I>::tell(get<I>(found), get<I>(scratch), turn), ...);
     __syncthreads();
     then();
     (Reducer<Pass, WANTED, I>::receive(shared, get<I>(scratch), turn), ...);

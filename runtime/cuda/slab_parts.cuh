@@ -54,14 +54,17 @@ struct SlabReducer {
       cut<How>(some, count);
     });
   }
-  __device__ void send(Shared& shared, Scratch& scratch, int turn) const {
+  // What a warp found, which one of its lanes tells the others.
+  __device__ V of_warp(Shared& shared) const {
     if constexpr (Make::finite != nullptr) shared.*Make::finite &= partial.finite;
-    const V value = Partial<How, V, THREADS>::template across<32>(partial.accumulator);
-    if (threadIdx.x % 32 == 0) scratch.of[turn][threadIdx.x % THREADS / 32] = value;
+    return partial.template of_lanes<32>();
+  }
+  static __device__ void tell(const V& value, Scratch& scratch, int turn) {
+    scratch.of[turn][threadIdx.x % THREADS / 32] = value;
   }
   // The result of a warp that has added all of a row.
   __device__ void take(Shared& shared) const {
-    shared.*Make::member = result_of(Partial<How, V, THREADS>::template across<32>(partial.accumulator));
+    shared.*Make::member = result_of(partial.template of_lanes<32>());
   }
   static __device__ void receive(Shared& shared, const Scratch& scratch, int turn) {
     V value;
@@ -88,7 +91,8 @@ struct SlabReducer<P, Pass, I, THREADS, WANTED, false> {
   static __device__ void begin(typename P::Shared&) {}
   template <typename V> __device__ void set(int, V, i32) {}
   template <bool WHOLE_ROWS, bool CROSSED> __device__ void add(i32, const ShareOrder<CROSSED>&) {}
-  __device__ void send(typename P::Shared&, Scratch&, int) const {}
+  __device__ int of_warp(typename P::Shared&) const { return 0; }
+  static __device__ void tell(int, Scratch&, int) {}
   __device__ void take(typename P::Shared&) const {}
   static __device__ void receive(typename P::Shared&, const Scratch&, int) {}
 };

@@ -121,39 +121,36 @@ template <typename P> __device__ inline void join_accumulators(P (&accumulators)
 template <typename P> struct alignas(sizeof(P) < 2 ? 8 : 16) Eight {
   P values[GROUP];
 };
-template <int COUNT, typename P> __device__ inline P join_some(const P* first, i64 count, i64 each, i64 apart) {
-  P values[COUNT];
+template <typename P> __device__ inline P join_eight(const P* first, i64 count, i64 each, i64 apart) {
+  P values[GROUP];
   if (apart == 1 && each >= GROUP) {  // then they begin at a multiple of eight
+    Eight<P> eight;
+    if (count > 0) eight = *reinterpret_cast<const Eight<P>*>(first);
 #pragma unroll
-    for (int i = 0; i < COUNT; i += GROUP) {
-      Eight<P> eight;
-      if (i < count) eight = *reinterpret_cast<const Eight<P>*>(first + i);
-#pragma unroll
-      for (int j = 0; j < GROUP; ++j) values[i + j] = i + j < count ? eight.values[j] : P::nothing();
-    }
+    for (int i = 0; i < GROUP; ++i) values[i] = i < count ? eight.values[i] : P::nothing();
   } else {
 #pragma unroll
-    for (int i = 0; i < COUNT; ++i) values[i] = i < count ? first[i * apart] : P::nothing();
+    for (int i = 0; i < GROUP; ++i) values[i] = i < count ? first[i * apart] : P::nothing();
   }
   return tree(values);
 }
-// A range of them, one of those of `each` that a row's splits are dealt in.
+// A range of them, one of those of `each` that a row's splits are dealt in: mostly eight at most.
 template <typename P> __device__ inline P join_splits(const P* first, i64 count, i64 each, i64 apart) {
-  constexpr int most = 4 * GROUP;
-  if (each <= GROUP) return join_some<GROUP>(first, count, each, apart);
-  if (each <= most) return join_some<most>(first, count, each, apart);
-  P waiting[32];
-  P total = P::nothing();
-  int batch = 0;
-  for (i64 start = 0; start < count; start += most, ++batch) {
-    P value = join_some<most>(first + start * apart, count - start, each, apart);
+  P total = join_eight(first, count, each, apart);
+  if (__builtin_expect(count <= GROUP, 1)) return total;
+  P waiting[32];  // of each height, a tree that waits for the one beside it
+  waiting[0] = total;
+  int eights = 1;
+#pragma unroll 1
+  for (i64 start = GROUP; start < count; start += GROUP, ++eights) {
+    P value = join_eight(first + start * apart, count - start, each, apart);
     int height = 0;
-    for (; batch >> height & 1; ++height) value = P::of(waiting[height], value);
+    for (; eights >> height & 1; ++height) value = P::of(waiting[height], value);
     waiting[height] = value;
   }
   bool found = false;
-  for (int height = 0; batch >> height; ++height)
-    if (batch >> height & 1) {
+  for (int height = 0; eights >> height; ++height)
+    if (eights >> height & 1) {
       total = found ? P::of(waiting[height], total) : waiting[height];
       found = true;
     }

@@ -42,8 +42,8 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument(
         "--op", metavar="NAME", action="append", default=[], dest="operations",
-        help="only this operation, both directions, or this function; * is allowed; may be given more than "
-        "once",
+        help="only this operation, both directions, or this function, or its form without optional inputs, as "
+        "cross_entropy_without_weight, which is measured where it is named; * is allowed; may be given more than once",
     )  # fmt: skip
     parser.add_argument(
         "--dtype", metavar="TYPE", action="append", default=[], dest="elements",

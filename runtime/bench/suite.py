@@ -18,6 +18,7 @@ from skuda.errors import InvalidProblem
 from skuda.launch.registry import Catalog
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import FORM, Operand, Operation, count, packed_shape
+from skuda.model.sku import Direction
 from skuda.plans.layout import deciding, preserving
 from skuda.verification import coverage
 
@@ -322,7 +323,8 @@ def plans_of(catalog: Catalog, operations: Sequence[str] = (), elements: Sequenc
     Raises:
         InvalidProblem: a name matches no operation, or none of the operations has one of the element types.
     """
-    plans = [p for module in catalog.modules for p in _plans(catalog, module)]
+    forms = any(FORM in pattern for pattern in operations)
+    plans = [p for module in catalog.modules for p in _plans(catalog, module, forms)]
     for pattern in operations:
         if not any(_matches(plan.operation, pattern) for plan in plans):
             there = dict.fromkeys(plan.operation.name for plan in plans)
@@ -335,13 +337,34 @@ def plans_of(catalog: Catalog, operations: Sequence[str] = (), elements: Sequenc
     return chosen
 
 
-def _plans(catalog: Catalog, module: str) -> Iterator[type]:
-    """The plans of a row, and those of its forms that are measured beside it: by instructions of the GPU."""
+def _plans(catalog: Catalog, module: str, forms: bool = False) -> Iterator[type]:
+    """The plans of a row, and those of its forms that are measured beside it: by instructions of the GPU, and those
+    without optional inputs, if such `forms` are asked for."""
     own = catalog.own_plans(module)
+    lacking = _forms(own, catalog.plans(module)) if forms else ()
     for plan in catalog.plans(module):
-        quick = not plan.operation.analysis.exact and FORM not in plan.operation.name
-        if (plan in own or quick) and plan.operation.is_whole:
+        operation = plan.operation
+        quick = not operation.analysis.exact and FORM not in operation.name
+        if (plan in own or quick or operation.name in lacking) and operation.is_whole:
             yield plan
+
+
+def _forms(own: Sequence[type], plans: Sequence[type]) -> set[str]:
+    """The names of forms that differ from a row in the optional inputs alone that they lack."""
+    whole = next((plan.operation for plan in own if plan.operation.direction is Direction.FORWARD), None)
+    found = set()
+    for operation in (plan.operation for plan in plans if whole and plan.operation.direction is Direction.FORWARD):
+        there = [operand.name for operand in operation.inputs]
+        without = "_and_".join([operand.name for operand in whole.inputs if operand.name not in there])
+        if operation.name == whole.name + FORM + without:
+            found.add(operation.name)
+    return found
+
+
+def whole_name(operation: Operation) -> str:
+    """The name of the function whose form an operation without optional inputs is, or its own."""
+    direction = operation.function.removeprefix(operation.name)
+    return operation.row + direction if FORM in operation.name else operation.function
 
 
 def _rows(

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from skuda.bench import few_functions
 from skuda.bench.row_formulas import REDUCTIONS, only
-from skuda.bench.suite import SMALL, Case
+from skuda.bench.suite import SMALL, Case, whole_name
 from skuda.bench.tensors import dtype_of
 from skuda.model.dtypes import DTYPES
 
@@ -32,7 +32,7 @@ _WAITING = ("fake_quantize_per_channel", "fake_quantize_per_token")  # torch ask
 def function_of(case: Case) -> Function | None:
     """torch's function for a forward pass; None where it has none."""
     operation = case.operation
-    name = operation.function
+    name = whole_name(operation)
     if name in _OWN:
         return partial(_OWN[name], case)
     if operation.category == "scan" and name in REDUCTIONS:
@@ -57,7 +57,7 @@ def function_of(case: Case) -> Function | None:
 
 def composed_of(case: Case) -> Function | None:
     """What users of torch compose for a forward pass that it has no function for; None where that is not known here."""
-    found = few_functions.COMPOSED.get(case.operation.function)
+    found = few_functions.COMPOSED.get(whole_name(case.operation))
     return found and partial(found, case)
 
 
@@ -84,7 +84,7 @@ def prepared(case: Case, of: Operands) -> Operands:
     inputs = {operand.name: operand for operand in case.operation.inputs}
     labels = {name: of[name].long() for name, operand in inputs.items() if operand.element == _LABEL}
     operands = {**of, **labels}
-    return operands | _PREPARED.get(case.operation.function, lambda case, of: {})(case, operands)
+    return operands | _PREPARED.get(whole_name(case.operation), lambda case, of: {})(case, operands)
 
 
 def _first(case: Case, of: Operands) -> torch.Tensor:
@@ -99,7 +99,7 @@ def _last(case: Case, of: Operands) -> torch.Tensor:
 def _scan(case: Case, of: Operands) -> torch.Tensor:
     """Along an axis of the array as it lies: of another view torch would make a copy."""
     axis = case.attributes.get("axis", -1)
-    name = case.operation.function
+    name = whole_name(case.operation)
     return REDUCTIONS[name](_first(case, of).movedim(-1, axis), (axis,)).movedim(axis, -1)
 
 
@@ -136,12 +136,12 @@ def _layer_norm(case: Case, of: Operands) -> torch.Tensor:
 
 
 def _group_norm(case: Case, of: Operands) -> torch.Tensor:
-    weight, bias = of["weight"].flatten(), of["bias"].flatten()
-    return functional.group_norm(of["input"].flatten(1, 2), case.extents[1], weight, bias, case.default("eps"))
+    affine = [of[name].flatten() if name in of else None for name in ("weight", "bias")]
+    return functional.group_norm(of["input"].flatten(1, 2), case.extents[1], *affine, case.default("eps"))
 
 
 def _batch_norm(case: Case, of: Operands, momentum: float | None = None) -> torch.Tensor:
-    statistics, affine = (of["running_mean"], of["running_var"]), (of["weight"], of["bias"])
+    statistics, affine = (of["running_mean"], of["running_var"]), (of.get("weight"), of.get("bias"))
     training = momentum is not None
     x = _by_channel(case, of["input"])
     return functional.batch_norm(x, *statistics, *affine, training, momentum or 0.0, case.default("eps"))
@@ -155,7 +155,7 @@ def _batch_norm_training(case: Case, of: Operands) -> tuple[torch.Tensor | None,
 def _widened(case: Case, of: Operands) -> Operands:
     """Parameters of the statistics' type, as mixed precision has them."""
     wide = dtype_of(case.types["C"])
-    own = {name: of[name].to(wide) for name in ("weight", "bias")}
+    own = {name: of[name].to(wide) for name in ("weight", "bias") if name in of}
     return own | {name: of[name].clone() for name in ("running_mean", "running_var")}
 
 
@@ -187,6 +187,14 @@ def _codes(case: Case) -> tuple[int, int]:
     return codes.lowest, codes.highest
 
 
+def _with_zero_point(case: Case, of: Operands) -> Operands:
+    """Where there is none, it is 0: of each scale, or a number beside one."""
+    if "zero_point" in of:
+        return {}
+    scale = of["scale"]
+    return {"zero_point": torch.zeros_like(scale, dtype=torch.int32) if isinstance(scale, torch.Tensor) else 0}
+
+
 def _fake_quantize(case: Case, of: Operands) -> torch.Tensor:
     return torch.fake_quantize_per_tensor_affine(of["input"], of["scale"], of["zero_point"], *_codes(case))
 
@@ -197,7 +205,7 @@ def _fake_quantize_channels(case: Case, of: Operands) -> torch.Tensor:
 
 
 def _cross_entropy_and_gradient(case: Case, of: Operands) -> tuple[torch.Tensor, torch.Tensor]:
-    loss = functional.cross_entropy(of["leaf"], of["target"], of["weight"], reduction="none")
+    loss = functional.cross_entropy(of["leaf"], of["target"], of.get("weight"), reduction="none")
     return loss.detach(), torch.autograd.grad(loss, of["leaf"], of["ones"])[0]
 
 
@@ -207,7 +215,7 @@ def _recorded(case: Case, of: Operands) -> Operands:
 
 
 def _arange(case: Case, of: Operands) -> torch.Tensor:
-    out, start, step = of["output"], of["start"], of["step"]
+    out, start, step = of["output"], of.get("start", 0), of.get("step", 1)
     end = start + step * (out.numel() if isinstance(step, int) else out.numel() - 0.5)
     return torch.arange(start, end, step, dtype=out.dtype, device=out.device)
 
@@ -260,7 +268,7 @@ _OWN: dict[str, Callable[[Case, Operands], object]] = {
     "layer_norm": _layer_norm,
     "standardize": _layer_norm,
     "instance_norm": lambda case, of: functional.instance_norm(
-        of["input"], weight=of["weight"], bias=of["bias"], eps=case.default("eps")
+        of["input"], weight=of.get("weight"), bias=of.get("bias"), eps=case.default("eps")
     ),
     "group_norm": _group_norm,
     "batch_norm": _batch_norm,
@@ -287,6 +295,7 @@ _PREPARED: dict[str, Callable[[Case, Operands], Operands]] = {
     "batch_norm": _widened,
     "batch_norm_training": _widened,
     "cross_entropy_and_gradient": _recorded,
+    **{f"fake_quantize_per_{each}": _with_zero_point for each in ("tensor", "channel", "token")},
     **few_functions.PREPARED,
     **{
         f"observe_{what}_per_{each}": _states

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,11 +11,12 @@ import pytest
 import torch
 from bench_rows import CASES, SAMPLED, arrays_of, case, code_range
 
-from skuda.bench import formulas, problem, shapes, tensors, torch_functions, torch_gradients
+from skuda.bench import formulas, problem, shapes, suite, tensors, torch_functions, torch_gradients
 from skuda.bench.shapes import Shape
 from skuda.bench.suite import Case
 from skuda.bench.tensors import dtype_of
 from skuda.codegen.intrinsics import HALF_BOUNDS
+from skuda.generated import CATALOG
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Direction
 from skuda.model.sku import BackendKind
@@ -94,15 +96,16 @@ def forward_of(row: Case) -> Case:
     return torch_gradients.forward_of(row) if row.operation.direction is Direction.BACKWARD else row
 
 
-def torch_rows() -> dict[str, Case]:
+def torch_rows(cases: Sequence[Case] = CASES) -> dict[str, Case]:
     """Of every operation for whose forward pass torch has a function, or two or three, a row of f32 if there is one."""
     found: dict[str, Case] = {}
-    for row in sorted(CASES, key=lambda each: each.element != "f32"):
+    for row in sorted(cases, key=lambda each: each.element != "f32"):
         found.setdefault(row.operation.function, row)
     finders = torch_functions.function_of, torch_functions.composed_of
     return {name: row for name, row in found.items() if any(find(forward_of(row)) for find in finders)}
 
 
+FORMS = torch_rows(suite.cases(CATALOG, ["*_without_*"]))
 ROWS = torch_rows()
 NO_GRADIENT = {"step_backward"}  # torch has none of heaviside
 # torch's formulas lose digits near 0 and 1, and its sums of losses of both signs have another order.
@@ -130,10 +133,10 @@ def compared_with_torch(row: Case, monkeypatch) -> tuple[list[torch.Tensor], tup
 
 
 @pytest.mark.filterwarnings("ignore:reduction")  # of kl_div, whose mean torch means to change
-@pytest.mark.parametrize("function", ROWS)
+@pytest.mark.parametrize("function", ROWS | FORMS)
 def test_functions_of_torch_and_their_gradients_give_the_results_of_the_operation(function, monkeypatch):
     """Random ones as many, of the same types. Those that autograd hands on are written out."""
-    row = ROWS[function]
+    row = (ROWS | FORMS)[function]
     everything, results, operands = compared_with_torch(row, monkeypatch)
     if results is None:
         assert function in NO_GRADIENT
@@ -148,7 +151,7 @@ def test_functions_of_torch_and_their_gradients_give_the_results_of_the_operatio
         if row.operation.direction is Direction.BACKWARD:
             assert actual.data_ptr() not in given
         if not like and expected.is_floating_point() and expected.itemsize > 1:
-            assert_near(actual, expected, 2**-17 if function in LESS_PRECISE else 0.0)
+            assert_near(actual, expected, 2**-17 if suite.whole_name(row.operation) in LESS_PRECISE else 0.0)
         elif not like:
             assert torch.equal(actual, expected)
 

@@ -213,3 +213,9 @@ def test_rows_drawn_at_random():
     assert {each.operation.name for each in named} == {"softmax"} and {each.element for each in named} == {"f16"}
     with pytest.raises(InvalidProblem, match="--op lirp: no such operation"):
         drawn.cases(CATALOG, 5, 1, ["lirp"])
+
+
+def test_forms_without_optional_inputs_are_measured_where_they_are_named():
+    named = {plan.operation.function for plan in suite.plans_of(CATALOG, ["cross_entropy_without_*"])}
+    assert named == {"cross_entropy_without_weight", "cross_entropy_without_weight_backward"}
+    assert not any("_without_" in plan.operation.name for plan in suite.plans_of(CATALOG, ["cross_entropy*"]))

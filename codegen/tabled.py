@@ -16,6 +16,7 @@ from skuda.model.operation import Operation
 _QUICK = frozenset(("rsqrt", "exp2"))  # at most 20 instructions in f32, which take no longer than a GPU's memory
 _WAITED_FOR = frozenset(("acosh", "asinh", "erfc", "log1p", "ndtr", "tan"))  # 40 to 60 instructions in f32, no branches
 _LONG = frozenset(("logit",))  # its short form for 16 bits takes more than 40
+_LONGEST = frozenset(("lgamma", "digamma"))  # hundreds
 
 
 def with_tables(row: Row) -> Row:
@@ -37,7 +38,8 @@ def _told(program: Program) -> Program:
     if not _of_one_element(op):
         return program
     functions = set().union(*(node.intrinsics() for node in program.written_out.values()))
-    return replace(program, operation=analysed(op, tabled=_is_long(program), long=bool(functions & _WAITED_FOR)))
+    tabled = _is_long(program) * (4 if functions & _LONGEST else 1)
+    return replace(program, operation=analysed(op, tabled=tabled, long=bool(functions & _WAITED_FOR)))
 
 
 def _is_long(program: Program) -> bool:

@@ -59,7 +59,8 @@ class Analysis(Record):
         precise_as: the type letter that its elementary functions are as precise as, also where that is of 16 bits;
             empty where they are as precise as C.
         long: whether it has one operand and a formula for whose instructions of f32 a GPU's memory waits.
-        tabled: whether it has one operand and so long a formula that results for elements of 16 bits may be looked up.
+        tabled: 0, or where it has one operand and so long a formula that results for elements of 16 bits may be looked
+            up, how many times fewer elements make that pay than of the shortest of such formulas.
         copies: outputs that are an input of the same type as it stands, with the name of that input.
         of_some: what a call needs elements for: "largest", "smallest", "largest or smallest"; else empty.
         split: the reductions, where parts of a row can be reduced apart; else empty.
@@ -98,7 +99,7 @@ class Analysis(Record):
     converts: bool = False
     precise_as: str = ""
     long: bool = False
-    tabled: bool = False
+    tabled: int = 0
     copies: tuple[tuple[str, str], ...] = ()
     of_some: str = ""
     split: tuple[Reduced, ...] = ()

@@ -66,7 +66,7 @@ class ElementwiseKernels(KernelGeometry):
         single_blocks: up to so many take elements one by one; 0: as if there were more.
         multiprocessors: of the device, and cluster_shared: as of `RowKernels`. Who launches an operation with tables
             says what they are.
-        tabled_elements: elements from which on results are looked up.
+        tabled_elements: elements from which on results are looked up; of the longest formulas fewer.
         many_blocks: from so many on, those of long formulas take several shares each.
         served: the schedules that there are; None where that is all of them. Fewer have none for few elements.
     """
@@ -95,8 +95,8 @@ class ElementwiseKernels(KernelGeometry):
 
     def _is_tabled(self, length: int) -> bool:
         """Whether a row's results are looked up, if it lies so."""
-        many = self.tabled_elements <= length < MOST_FLAT
-        return self._has_table and many and self.cluster_shared >= _TABLE_BYTES
+        many = self.tabled_elements <= length * self.operation.analysis.tabled
+        return self._has_table and many and length < MOST_FLAT and self.cluster_shared >= _TABLE_BYTES
 
     def _tabled(self, arrays, length: int) -> Geometry:
         """A launch of runtime/cuda/tabulate.cuh: a block of each multiprocessor has a table and a part of the row."""
@@ -168,7 +168,8 @@ class ElementwiseKernels(KernelGeometry):
 
         So it is of rows of whole vectors that have gaps and are not short. Of others it is so where inputs repeat or
         have gaps, but for long rows of which a vector reads many bytes; and where parameters differ between `columns`
-        of several tables without gaps, or of rows with, but for long ones of which sixteen elements are stored at once.
+        of several tables without gaps, or of rows with, but for long ones of which sixteen elements are stored at once,
+        and where no two rows have the same.
         """
         lanes, extent = lanes_of(self.operation, self.types, BROADCAST)[0], axes[-1].extent
         flat, steps = gapless(axes), [[axis.strides[position] for axis in axes] for position in full]
@@ -178,10 +179,17 @@ class ElementwiseKernels(KernelGeometry):
         if columns and gaps:
             return lanes <= 8 or extent < TUNED.columns_unaligned_least
         if columns:
-            return len(axes) > 2
+            return len(axes) > 2 or (len(axes) > 1 and self._is_lone_row(axes, full, len(arrays)))
         read = [self.bits[arrays[position]] for position in full if arrays[position] < len(self.operation.inputs)]
         wide = extent >= TUNED.broadcast_most and lanes * sum(read) >= TUNED.broadcast_bits
         return repeats or (gaps and not wide)
+
+    @staticmethod
+    def _is_lone_row(axes: list[Axis], full: list[int], operands: int) -> bool:
+        """Whether parameters differ from row to row and within: each table of columns has one row."""
+        return any(
+            all(axis.strides[position] for axis in axes) for position in range(operands) if position not in full
+        )
 
     def _in_any_order(self, arrays, axes: list[Axis], full: list[int], parameters: list[int]) -> Geometry:
         """Operands of which some run along another axis than the output, or along none."""

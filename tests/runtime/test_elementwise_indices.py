@@ -336,3 +336,11 @@ def test_the_sources_and_the_host_agree_on_the_index_space():
     assert (int(declared[1]), AXES, BLOCK) == (AXES, abi.AXES, geometry.BLOCK)
     declared = re.search(r"constexpr int MARGIN = (\d+);", headers()["flat.cuh"])
     assert int(declared[1]) == MARGIN == geometry.MARGIN
+
+
+@pytest.mark.parametrize("width", [13, 33, 251])
+def test_columns_of_tables_of_one_row_are_found_vector_by_vector(width):
+    """Else each of their shares would be prepared for one row."""
+    problem = contiguous("add_outer", {"n": (40,), "r": 1, "c": width})
+    assert problem.geometry().variant is BROADCAST
+    check(problem)

@@ -89,3 +89,8 @@ def test_host_and_kernels_agree_on_sizes():
 def test_a_row_of_ones_own_has_a_table_too():
     own = skuda.define("own_gamma: {inputs: {x: 'T[*s]'}, attrs: {a: C = 2}, outputs: {y: 'T[*s] = lgamma(a * x)'}}")
     assert own.plan_class.operation.analysis.tabled
+
+
+def test_results_of_hundreds_of_instructions_are_looked_up_of_fewer_elements():
+    tabled = {each.function: each.analysis.tabled for each in registry.catalogs()[0].operations}
+    assert (tabled["lgamma"], tabled["digamma"], tabled["erf"], tabled["exp"]) == (4, 4, 1, 0)

@@ -251,6 +251,27 @@ MUTATIONS = (
         "groups of several accumulators are added as if they were one's",
     ),
     Mutation(
+        CUDA + "reduce.cuh",
+        "if (__builtin_expect(!__all_sync(0xffffffffu, stay), 0)) {",
+        "if (false) {",
+        moves("sums of exponentials in a row"),
+        "a warp joins sums of exponentials as they are, though some have to be moved",
+    ),
+    Mutation(
+        CUDA + "reduce.cuh",
+        "sums.accumulator = accumulator.sum, sums.other = other.sum;",
+        "sums.accumulator = accumulator.sum, sums.other = accumulator.sum;",
+        moves("sums of exponentials in a row"),
+        "the sums of the second accumulator are left out",
+    ),
+    Mutation(
+        CUDA + "reduce.cuh",
+        "if (__builtin_expect(!stay, 0)) return moved_parts",
+        "if (false) return moved_parts",
+        moves("sums of exponentials in a row"),
+        "what warps have found of exponentials is joined as it is, though some has to be moved",
+    ),
+    Mutation(
         CUDA + "cluster_row.cuh",
         "      row.begin(Seq<K...>());",
         "      row.begin(Seq<>());",

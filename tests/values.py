@@ -19,6 +19,7 @@ from skuda.launch import registry
 from skuda.model.dtypes import DTYPES, DType
 from skuda.model.operation import Operand, Operation
 from skuda.model.sku import BackendKind, Direction, KernelSku
+from skuda.model.sum_order import GROUP
 from skuda.plans.plan import Plan
 
 UNTOUCHED = 0xA5  # what output memory holds before
@@ -28,6 +29,7 @@ USUAL_UNSIGNED = 0.2  # of codes without a sign: without a zero point half of th
 _POOL = (1 << 20) + 7  # random numbers that are drawn once
 _SIZES = (1.0, 1.0, 6.0, 1.0, 0.25)  # of the values of a row, or of each element of a map
 _FEW = 2  # rows
+_ANCHORS = 64  # are so far apart: LogSumExp of log_sum_exp.cuh, but for f64
 _RARE = 8  # of 256 elements, so many are unusual
 _SOME = 16  # elements: of fewer, which others share, none is unusual
 _TIES = 77  # of 256 elements, so many lie on a grid, where quotients end in one half and elements are equal
@@ -519,7 +521,20 @@ class _Filling:
         sizes = np.array(_SIZES)[mixed % len(_SIZES)]
         low, high = (1.25 + (mixed >> np.uint64(shift)) % 64 / 64 for shift in (8, 16))
         values = self._normal() if self.numbers is None else self._normal().reshape(self.shape)
-        return (np.clip(values, -low, high) * sizes).reshape(-1)
+        far = self._anchored() if self._is_anchored() else 0
+        return (np.clip(values, -low, high) * sizes + far * ((mixed >> np.uint64(24)) % 3 == 0)).reshape(-1)
+
+    def _is_anchored(self) -> bool:
+        """Whether sums of exponentials of elements have anchors: some of those of some rows have another one."""
+        own = self.plan.operation
+        return self.rows and own.row in ("logsumexp", "cross_entropy", "logcumsumexp") and self.operand.name == "input"
+
+    def _anchored(self) -> np.ndarray:
+        """What moves every fourth group of neighbours of every second warp beyond the place where two anchors meet, and
+        others close to it."""
+        axis = max(self._along, key=lambda each: self.shape[each], default=None)
+        groups = np.indices(self.shape, sparse=True)[axis] // GROUP if axis is not None else 0
+        return np.where(np.equal(groups % 4 + groups // 32 % 2, 0), _ANCHORS / 2 + 4, _ANCHORS / 2 - 4)
 
     def _with_unusual(self, array: np.ndarray) -> np.ndarray:
         special = special_floats(self.dtype.word)

@@ -272,6 +272,13 @@ MUTATIONS = (
         "what warps have found of exponentials is joined as it is, though some has to be moved",
     ),
     Mutation(
+        CUDA + "split_joins.cuh",
+        "for (; eights >> height & 1; ++height) value",
+        "if (eights & 1) value",
+        where("tests/host/test_moves_on_the_host.py", "more_than_eight_partial_results"),
+        "eights of partial results are joined as pairs alone",
+    ),
+    Mutation(
         CUDA + "cluster_row.cuh",
         "      row.begin(Seq<K...>());",
         "      row.begin(Seq<>());",

@@ -303,7 +303,7 @@ class SplitReductionKernels(ReducedRows):
             along=outer_of([axis.extent for axis in along]),
         )  # fmt: skip
         strides = self.reaches(arrays, kept, along)
-        # Whole warps of threads that have splits to join.
-        busy = -(-(-(-splits // finish_each) << finish_wide) // _WARP) * _WARP
-        finish = (-(-self.count >> finish_wide), min(below << finish_wide, busy)) if splits > 1 or alone else None
+        joining = -(-splits // finish_each) << finish_wide  # threads that have splits, of which a block has whole warps
+        joining = min(below << finish_wide, -(-joining // _WARP) * _WARP)
+        finish = (-(-self.count >> finish_wide), joining) if splits > 1 or alone else None
         return Geometry(variant, grid, head, strides, threads, finish, self._bytes(cut))

@@ -13,6 +13,7 @@ from values import Case, cases
 from host import emulator
 from skuda.launch import registry
 from skuda.model.sku import BackendKind, KernelSku
+from skuda.schedules import split_reduction
 from skuda.schedules.row_variants import ClusterVariant, RowVariant, SplitVariant
 from skuda.schedules.scan_variants import ScanVariant
 from skuda.schedules.slab_variants import SlabVariant
@@ -30,6 +31,7 @@ from skuda.schedules.variant import (
     STRIDED,
     TABULATE,
     TILE,
+    TUNED,
     VEC,
     RowMode,
 )
@@ -228,3 +230,17 @@ def test_what_the_moves_are_tried_on():
     assert is_alternative(registry.entry_of(stages))
     rows = [prod(dict(case.call.sizes)["n"]) for case in cases(stages)]
     assert any(count * 4 % 256 for count in rows)  # what one stage leaves ends within a boundary
+
+
+@pytest.mark.parametrize("rows", [5 * 65536, 9 * 65536 + 777])
+def test_more_than_eight_partial_results_of_a_thread_are_joined_as_a_tree(rows, tmp_path, monkeypatch):
+    """Blocks that join them have few threads here: with as many as on a GPU it would take 33 million elements."""
+    monkeypatch.setattr(split_reduction, "TUNED", TUNED.but(split_threads=32))
+    sku = first("sum", ("f32",), is_split("across", STEPPED))
+    call = calls(sku)[0]
+    names = [name for name, _ in call.layouts]
+    input = ArrayLayout((2, rows), (1, 2), 0, 2 * rows)
+    layouts = dict.fromkeys(names, lay_out((2,), "plain")) | {names[0]: input}
+    moved = replace(call, sizes=(("kept", (2,)), ("reduced", (rows,))), layouts=tuple(layouts.items()))
+    host = emulator.Host([sku], tmp_path)
+    assert list(host._faults(sku, moved, Case(moved).problem())) == []

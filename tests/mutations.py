@@ -577,14 +577,14 @@ MUTATIONS = (
         CUDA + "split_across.cuh",
         "for (; number & 1; number >>= 1, kept +=",
         "for (; number & 1; number >>= 2, kept +=",
-        moves("splits across tables"),
+        moves("sums of exponentials across"),
         "of a thread's four accumulators the first two are not joined with the others",
     ),
     Mutation(
         CUDA + "split_across.cuh",
         "kept[lane] = totals[lane];\n    totals[lane].clear();",
         "kept[lane] = totals[lane];\n",
-        moves("splits across tables"),
+        moves("sums of exponentials across"),
         "an accumulator goes on with the one before it",
     ),
     Mutation(

@@ -124,6 +124,19 @@ def test_what_is_launched(driver, rows, weights, expected):
         assert [launch[1] for launch in driver.launches] == [expected] * times
 
 
+def test_where_the_weight_begins_is_asked_of_each_call(driver):
+    """Of one row it is read as the row is; of several it is a parameter. Few elements would be taken one by one."""
+    length, found = 1 << 22, []
+    descriptor = skuda.BatchNormBackwardDescriptor(outer=(1,), c=length, inner=(), eps=1e-5)
+    plan = skuda.BatchNormBackwardPlan.select(descriptor)
+    shapes = dict(zip((operand.name for operand in plan.operation.operands), plan.shapes, strict=True))
+    for apart in (0, 0, 0, 4, 0):  # from the third call on by the fast path
+        starts = {name: (at + 1) * 0x10000000 + apart * (name == "weight") for at, name in enumerate(shapes)}
+        plan.execute([array(starts[name], shape, np.float32) for name, shape in shapes.items()])
+        found.append(driver.launches[-1][1].rpartition(", ")[2])
+    assert found == [*["ALIGNED>"] * 3, "SHIFTED>", "ALIGNED>"]
+
+
 ONE, STAGES = ["rms_norm_of_one_backward"], ["rms_norm_stage1_backward", "rms_norm_stage2_backward"]
 
 

@@ -18,7 +18,6 @@ from skuda.errors import InvalidProblem
 from skuda.launch.registry import Catalog
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import FORM, Operand, Operation, count, packed_shape
-from skuda.model.sku import Direction
 from skuda.plans.layout import deciding, preserving
 from skuda.verification import coverage
 
@@ -341,24 +340,12 @@ def _plans(catalog: Catalog, module: str, forms: bool = False) -> Iterator[type]
     """The plans of a row, and those of its forms that are measured beside it: by instructions of the GPU, and those
     without optional inputs, if such `forms` are asked for."""
     own = catalog.own_plans(module)
-    lacking = _forms(own, catalog.plans(module)) if forms else ()
     for plan in catalog.plans(module):
         operation = plan.operation
         quick = not operation.analysis.exact and FORM not in operation.name
-        if (plan in own or quick or operation.name in lacking) and operation.is_whole:
+        lacking = operation.name.startswith(operation.row + FORM) and not operation.analysis.of_one
+        if (plan in own or quick or (forms and lacking)) and operation.is_whole:
             yield plan
-
-
-def _forms(own: Sequence[type], plans: Sequence[type]) -> set[str]:
-    """The names of forms that differ from a row in the optional inputs alone that they lack."""
-    whole = next((plan.operation for plan in own if plan.operation.direction is Direction.FORWARD), None)
-    found = set()
-    for operation in (plan.operation for plan in plans if whole and plan.operation.direction is Direction.FORWARD):
-        there = [operand.name for operand in operation.inputs]
-        without = "_and_".join([operand.name for operand in whole.inputs if operand.name not in there])
-        if operation.name == whole.name + FORM + without:
-            found.add(operation.name)
-    return found
 
 
 def whole_name(operation: Operation) -> str:

@@ -56,9 +56,11 @@ template <typename How, int COUNT, typename V> __device__ inline V any_parts(con
   for (int i = 0; i < COUNT; ++i) each[i] = parts[i];
   return joined_neighbours<How>(each);
 }
+// The same out of line, of sums of exponentials some of which have to be moved.
 template <typename How, int COUNT, typename V> __device__ __noinline__ V moved_parts(const V* parts) {
   return any_parts<How, COUNT>(parts);
 }
+// The same; sums of exponentials mostly stay as they are.
 template <typename How, int COUNT, typename V> __device__ inline V joined_parts(const V* parts) {
   if constexpr (same<How, LogSumExp>) {
     decltype(V::sum) largest[COUNT], sums[COUNT];

@@ -336,7 +336,7 @@ def plans_of(catalog: Catalog, operations: Sequence[str] = (), elements: Sequenc
     return chosen
 
 
-def _plans(catalog: Catalog, module: str, forms: bool = False) -> Iterator[type]:
+def _plans(catalog: Catalog, module: str, forms: bool) -> Iterator[type]:
     """The plans of a row, and those of its forms that are measured beside it: by instructions of the GPU, and those
     without optional inputs, if such `forms` are asked for."""
     own = catalog.own_plans(module)

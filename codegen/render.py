@@ -118,7 +118,7 @@ class Section:
 def _section(row: Row) -> Section:
     every = [p for program in row.programs for p in (*parts(program), program)]
     in_kernels = [program for program in every if not program.operation.analysis.stages]
-    in_kernels += [program for program in row.programs if _held_in_stripes_alone(program)]
+    in_kernels += [program for program in row.programs if _held_beside_stages(program)]
     programs = [(RowProgram if p.operation.analysis.over else ElementwiseProgram)(p) for p in in_kernels]
     found = {header for program in row.programs for header in program.headers}
     for program in programs:
@@ -131,6 +131,8 @@ def _section(row: Row) -> Section:
         if program.operation.analysis.stripes:
             found.add(table.SCHEDULES["stripe"].header)
         if program.operation.analysis.stages:
+            if program.operation.analysis.pieces:
+                found |= {table.SCHEDULES[kernel].header for kernel in ("row", "cluster")}
             continue
         kernels = ["row"] if program.passes or program.empty_pass else []
         kernels += [FEW_ROWS] if takes_few_rows(program.operation) else []
@@ -142,9 +144,10 @@ def _section(row: Row) -> Section:
     return Section(row.name, tuple(sorted(found)), tuple(programs), slabs)
 
 
-def _held_in_stripes_alone(program: Program) -> bool:
-    """Whether the one kernel of a whole program in stages is that of stripes."""
-    return bool(program.operation.analysis.stages and program.operation.analysis.stripes)
+def _held_beside_stages(program: Program) -> bool:
+    """Whether there are kernels of a whole program in stages, which hold rows."""
+    analysis = program.operation.analysis
+    return bool(analysis.stages and (analysis.stripes or analysis.pieces))
 
 
 def _row_inputs(row: Row, spec: Spec) -> str:

@@ -420,23 +420,35 @@ def saved_of(program: Program) -> tuple[tuple[str, ...], ...]:
 
 def stripes_of(program: Program) -> int:
     """`Analysis.stripes` of a program with reductions over one thing."""
-    op, analysis = program.operation, program.operation.analysis
-    several = analysis.stages or (analysis.alternative and not op.repacked)
-    if not several or not analysis.over or op.block or op.positions:
+    row = _held_anyhow(program)
+    if row is None:
         return 0
-    kept = tuple(dim for dim in op.space if dim.name not in op.along)
-    arrays = [operand for operand in op.operands if not operand.scalar]
-    if not kept or any(operand.dims not in (op.space, kept) for operand in arrays):
-        return 0
-    row = RowAnalysis(program)
     passes = [[value for value in each.values if value.how] for each in row.passes]
-    if row.picks or row.scanned or any(each.repeat for each in row.passes):
-        return 0
     if any(value.kind != REAL or value.gives_index for values in passes for value in values):
         return 0
     several = {REDUCTIONS[name].cuda: count for name, count in PARTED.items()}
     states = max(sum(several.get(value.how, 1) for value in values) for values in passes)
     return states if states <= MOST_STATES else 0
+
+
+def in_pieces(program: Program) -> bool:
+    """`Analysis.pieces` of a program in stages."""
+    return not program.operation.analysis.slabs and _held_anyhow(program) is not None
+
+
+def _held_anyhow(program: Program) -> RowAnalysis | None:
+    """The rows of a program, where one kernel may hold rows that do not lie along the last axis, in place of several
+    kernels: operands have an element for each of the space, or one for each row."""
+    op, analysis = program.operation, program.operation.analysis
+    several = analysis.stages or (analysis.alternative and not op.repacked)
+    if not several or not analysis.over or op.block or op.positions:
+        return None
+    kept = tuple(dim for dim in op.space if dim.name not in op.along)
+    arrays = [operand for operand in op.operands if not operand.scalar]
+    if not kept or any(operand.dims not in (op.space, kept) for operand in arrays):
+        return None
+    row = RowAnalysis(program)
+    return None if row.picks or row.scanned or any(each.repeat for each in row.passes) else row
 
 
 def _class_of(reduction: Node) -> str:

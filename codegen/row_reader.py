@@ -18,7 +18,7 @@ from skuda.codegen.nodes import CHOOSE, REDUCE, Node
 from skuda.codegen.operators import FUNCTIONS
 from skuda.codegen.program import Program, Row, analysed, copies, is_repeated, partial_results, whole_dims
 from skuda.codegen.reductions import MEAN
-from skuda.codegen.row_analysis import saved_of, stripes_of
+from skuda.codegen.row_analysis import in_pieces, saved_of, stripes_of
 from skuda.codegen.stages import alternative_stages, in_slabs, is_staged, stages
 from skuda.codegen.syntax import said_by
 from skuda.codegen.tabled import with_tables
@@ -420,7 +420,12 @@ class RowReader(Formulas):
         self.check_repeats(found)
         slabs = found[0].operation.analysis.reductions if in_slabs(found) else 0
         program = replace(program, operation=analysed(operation, stages=len(found), slabs=slabs))
-        return replace(program, operation=analysed(program.operation, stripes=stripes_of(program)))
+        program = replace(program, operation=analysed(program.operation, stripes=stripes_of(program)))
+        if in_pieces(program):
+            reductions = program.passed_over
+            program = replace(program, operation=analysed(program.operation, pieces=True, reductions=reductions))
+            program = replace(program, operation=analysed(program.operation, stack=saved_of(program)))
+        return program
 
     def halves_of(self, direction: Direction, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> tuple[str, ...]:
         """The two inputs that may come as one array. A backward pass then makes one array of gradients, so it makes

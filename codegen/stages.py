@@ -421,6 +421,7 @@ class _Splitter:
                 stages=0,
                 slabs=0,
                 stripes=0,
+                pieces=False,
                 alternative=op.analysis.alternative if self.apart else 0,
             ),
         )

@@ -22,6 +22,7 @@ from skuda.launch import compiler, registry
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Operand, Operation
 from skuda.model.sku import BackendKind, KernelSku
+from skuda.model.sum_order import GROUP
 from skuda.plans.plan import Plan
 from skuda.schedules.row_variants import FEW_ROWS, PORTABLE_CLUSTER, ClusterVariant, RowVariant, SplitVariant
 from skuda.schedules.scan_variants import ScanVariant
@@ -116,7 +117,7 @@ class Circumstances:
         large: as of many elements; `staged`: and so is the form.
         apart: as where blocks make no clusters.
         crowded: as where many rows keep a GPU busy.
-        held: the one schedule of stripes that may serve it, where one may.
+        held: the one schedule that may hold its rows in place of stages, where one may.
         tabled: as of so many that they are looked up in a table.
         spread: few rows may have a thread for each group of elements.
         single: few elements may be taken one by one.
@@ -126,7 +127,7 @@ class Circumstances:
     staged: bool = False
     apart: bool = False
     crowded: bool = True
-    held: StripeVariant | None = None
+    held: StripeVariant | RowVariant | ClusterVariant | None = None
     tabled: bool = False
     spread: bool = True
     single: bool = True
@@ -180,8 +181,12 @@ class Call:
         if given.apart:
             plan._kernels.cluster_shared = 0
         if (stripes := getattr(plan, "_stripes", None)) is not None:
-            stripes.variants = (given.held,) if given.held else ()
-            stripes.few, stripes.least = 1 << 40 if given.held and given.held.narrow else 0, 0
+            held = given.held if isinstance(given.held, StripeVariant) else None
+            stripes.variants = (held,) if held else ()
+            stripes.few, stripes.least = 1 << 40 if held and held.narrow else 0, 0
+        if (pieces := getattr(plan, "_pieces", None)) is not None:
+            pieces.variants = () if given.held is None or isinstance(given.held, StripeVariant) else (given.held,)
+            pieces.few_blocks = 0
         return plan
 
     def variant(self):
@@ -260,6 +265,8 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
         choices = [each if dim.many else sum(each, ()) for dim, each in zip(operation.dims, slabs, strict=True)]
     elif isinstance(entry.variant, StripeVariant):
         choices = _lengths_of_stripes(operation, entry.variant)
+    elif in_pieces(entry):
+        choices = _lengths_of_pieces(operation, entry.variant)
     elif operation.analysis.stages:
         pass
     elif alternative and operation.repacked:
@@ -295,6 +302,12 @@ def is_alternative(entry: registry.Entry) -> bool:
     return entry.variant is STAGES and bool(entry.operation.analysis.alternative)
 
 
+def in_pieces(entry: registry.Entry) -> bool:
+    """Whether it holds rows in pieces."""
+    rows = isinstance(entry.variant, (RowVariant, ClusterVariant))
+    return rows and entry.variant.mode in (RowMode.PIECES, RowMode.PIECES_UNALIGNED)
+
+
 def _slabs(variant: SlabVariant) -> tuple[tuple, tuple]:
     """How many rows, of several slabs and of one; and how long each: short ones, and those of which a block
     has room for the fewest."""
@@ -326,7 +339,7 @@ def circumstances(entry: registry.Entry) -> Circumstances:
         staged=is_alternative(entry),
         apart=rows or entry.variant is VEC,
         crowded=not rows or entry.variant.crowded,
-        held=entry.variant if isinstance(entry.variant, StripeVariant) else None,
+        held=entry.variant if isinstance(entry.variant, StripeVariant) or in_pieces(entry) else None,
         tabled=entry.variant is TABULATE,
         spread=not few or entry.variant.spread > 1,
         single=entry.variant is SINGLE_SMALL,
@@ -340,6 +353,21 @@ def _lengths_of_stripes(operation: Operation, variant: StripeVariant) -> list[tu
     many, single = {True: (*[(each,) for each in lengths], ()), False: ((72,), (2, 24), (264,))}, (72, 264)
     return [(many[dim.name in operation.along] if dim.many else lengths if dim.name in operation.along else single)
             for dim in operation.dims]
+
+
+def _lengths_of_pieces(operation: Operation, variant: RowVariant | ClusterVariant) -> list[tuple]:
+    """Sizes of rows in two pieces and in three, as long as a schedule holds, or a little shorter; and, where these are
+    of whole shares, in one."""
+    if isinstance(variant, ClusterVariant):
+        pieces, single = ((20_000,), (11_000,), (33_000,)), (2, 1)
+    else:
+        most, odd = variant.elements, variant.mode is RowMode.PIECES_UNALIGNED
+        rest = -3 if odd else 0
+        lengths = (most // 2 + rest, most // 2 - GROUP + rest, most // 3 // GROUP * GROUP + rest, most // 2 + 5 * odd)
+        pieces, single = tuple([(each,) for each in (*lengths, most) if each >= GROUP]), (3, 37)
+    before, behind = ((2,), (3,), *[()] * (variant.mode is RowMode.PIECES)), pieces
+    first, last = operation.along[0], operation.along[-1]
+    return [before if dim.name == first else behind if dim.name == last else single for dim in operation.dims]
 
 
 def _lengths_of_splits(operation: Operation) -> list[tuple]:

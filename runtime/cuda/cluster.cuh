@@ -240,6 +240,20 @@ template <typename E, int FIRST, int BYTES, int BLOCKS> struct ShareBuffer {
             to + turn * chunk_bytes + i * 32 * width, from + turn * (elements * storage<E>::bits / 8) + i * 32 * width);
   }
 
+  // The same of a row in PIECES.
+  __device__ void load_pieces(
+      const storage_t<E>* row, i32 length, const ClusterThread<BLOCKS>& thread, i32 chunk, const Along& steps) const {
+    const i32 first = thread.first(chunk) - (lane - lane / words) * GROUP;
+    u8* const to = at(copied + chunk * chunk_bytes);
+#pragma unroll
+    for (int i = 0; i < words; ++i) {
+      const i32 share = first + i * (32 / words * GROUP);
+      if (share < length)
+        copy_async<width>(
+            to + i * 32 * width, reinterpret_cast<const u8*>(row + steps.in_pieces(share)) + lane % words * width);
+    }
+  }
+
   // Whether a row that starts at any element can be copied so, unit by unit.
   static constexpr int unit = int(sizeof(storage_t<E>));
   static constexpr bool in_units = unit == 4 || unit == 8;
@@ -370,10 +384,10 @@ template <int MODE, int TURNS> struct Prefetched<MODE, Place, TURNS> {
 // Shares of a thread that are under way together, where an element of all inputs, or of all columns, has so many bits.
 __device__ constexpr int turns_at_once(int bits) { return turns_of(bits, CLUSTER_TURN_BITS, CLUSTER_TURNS); }
 
-// Adds what a pass made of a share, of which a row has `count` elements; those of WHOLE rows have all.
+// Adds what a pass made of a share, of which a row has `count` elements; whole ones have all.
 template <int MODE, typename How, typename V>
 __device__ inline void add_group(Partial<How, V, ACCUMULATORS>& partial, V (&group)[GROUP], i32 count) {
-  if (MODE != WHOLE && count < GROUP) cut<How>(group, count);
+  if (!in_whole_shares(MODE) && count < GROUP) cut<How>(group, count);
   partial.add(group);
 }
 // Adds a share of elements themselves.
@@ -417,5 +431,15 @@ template <typename How, typename V> struct WarpResults {
       if (lane == segment) own = value;
     }
     return P::template in_lanes<CLUSTER_SEGMENTS>(own);
+  }
+  // The same, by one warp for all of the block's where joining takes many instructions.
+  __device__ V total_for_all(i32 segments) const {
+    if constexpr (!same<How, SquaredDeviations>) return total(segments);
+    if (threadIdx.x < 32) {
+      const V found = total(segments);
+      if (threadIdx.x == 0) values[0] = found;
+    }
+    __syncthreads();
+    return values[0];
   }
 };

@@ -68,7 +68,7 @@ template <int MODE, typename Make, typename Element> struct SegmentResult {
   // A share, of which the row has `count` elements.
   template <typename Inputs> __device__ void add(const Inputs& inputs, ReducedShare<Make>& made, i32 count) {
     if constexpr (!PACKED) add_group<MODE, How>(partial, made.values, count);
-    else if (MODE != WHOLE && count < GROUP) packed.add(get<Make::raw>(inputs), count);
+    else if (!in_whole_shares(MODE) && count < GROUP) packed.add(get<Make::raw>(inputs), count);
     else packed.add(get<Make::raw>(inputs));
   }
   // Where the packed result of a segment is not what is wanted, its shares are added once more.
@@ -163,7 +163,7 @@ template <typename Makes, int... R> struct PassResults<Makes, Seq<R...>> {
   // ends: whether logarithms of sums of exponentials are wanted.
   template <typename Shared> __device__ void receive(Shared& shared, i32 segments, bool ends) const {
     (get<R>(of).signal.wait(), ...);
-    (set<R>(shared, get<R>(of).total(segments), ends), ...);
+    (set<R>(shared, get<R>(of).total_for_all(segments), ends), ...);
   }
 
  private:
@@ -241,7 +241,7 @@ struct ClusterRowOf<P, BLOCKS, MODE, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>>
     }
   }
   template <bool WHOLE_WORDS, int... A, typename Around> __device__ void bring_words(const Around& around) {
-    constexpr bool UNITS = MODE != WHOLE && (Buffer<A>::in_units || ...);
+    constexpr bool UNITS = !in_whole_shares(MODE) && (Buffer<A>::in_units || ...);
 #pragma unroll 1
     for (i32 segment = thread.team; segment < thread.segments; segment += thread.teams) {
       const i32 end = thread.end(segment, thread.warp_chunks);
@@ -258,12 +258,14 @@ struct ClusterRowOf<P, BLOCKS, MODE, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>>
   }
   template <int> using around_of = WordsAround;
   template <int A> __device__ WordsAround words_around() const {
-    if constexpr (MODE == WHOLE || Buffer<A>::in_units) return {nullptr, 0, 0, 0, true};
+    if constexpr (in_whole_shares(MODE) || Buffer<A>::in_units) return {nullptr, 0, 0, 0, true};
     const auto& input = args.template elements<A>();
     return WordsAround::of<element_in<P, A>>(get<A>(inputs), length, input.array, input.span);
   }
   template <bool WHOLE_WORDS, int A> __device__ void copy(const WordsAround& around, i32 batch, int turn) const {
     if constexpr (MODE == WHOLE) get<A>(buffers).load(get<A>(inputs), length, thread, batch, turn);
+    else if constexpr (MODE == PIECES)
+      get<A>(buffers).load_pieces(get<A>(inputs), length, thread, batch + turn, args.template elements<A>().steps);
     else if constexpr (Buffer<A>::in_units) get<A>(buffers).load_units(get<A>(inputs), length, thread, batch + turn);
     else get<A>(buffers).template load_around<WHOLE_WORDS>(around, thread, batch + turn, beyond<A>(batch + turn));
   }
@@ -273,7 +275,7 @@ struct ClusterRowOf<P, BLOCKS, MODE, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>>
   }
   // Moves elements of some chunks, which have come as the words around them, to where shares lie in whole words.
   template <int A> __device__ void align(i32 batch, i32 end) const {
-    if constexpr (MODE != WHOLE && Buffer<A>::around)
+    if constexpr (!in_whole_shares(MODE) && Buffer<A>::around)
 #pragma unroll
       for (int turn = 0; turn < BATCH; turn += MOVED)
         get<A>(buffers).template align<MOVED>(
@@ -281,7 +283,7 @@ struct ClusterRowOf<P, BLOCKS, MODE, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>>
   }
   template <int... A> __device__ void align_all(i32 batch, i32 end, Seq<A...>) const {
     (align<A>(batch, end), ...);
-    if constexpr (MODE != WHOLE && (Buffer<A>::around || ...)) __syncwarp();
+    if constexpr (!in_whole_shares(MODE) && (Buffer<A>::around || ...)) __syncwarp();
   }
 
   // Each block asks for a part of a later row.
@@ -316,7 +318,7 @@ struct ClusterRowOf<P, BLOCKS, MODE, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>>
   // which has been taken, and lanes write neighbouring words.
   template <int OUTPUT, typename V = Lanes<element_out<P, OUTPUT>, GROUP>>
   static constexpr bool together =
-      MODE != WHOLE || (Stretch<element_out<P, OUTPUT>, 32, 1>::wanted(WHOLE) && sizeof(V) <= SHARE_BYTES);
+      !in_whole_shares(MODE) || (Stretch<element_out<P, OUTPUT>, 32, 1>::wanted(WHOLE) && sizeof(V) <= SHARE_BYTES);
 
   // Stores a share of a chunk that the row has. Of those that are stored together all lanes of a warp come here.
   template <int OUTPUT>
@@ -326,13 +328,19 @@ struct ClusterRowOf<P, BLOCKS, MODE, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>>
       constexpr int apart = larger_of(Stretch<element_out<P, O>, 32, 1>::bytes...);
       const i32 chunk = batch + turn, first = thread.first(chunk), begin = first - thread.lane * GROUP;
       __syncwarp();
-      const Stretch<E, 32, 1> stretch{
-          MODE == WHOLE ? memory.chunk_at(chunk) : stretches + threadIdx.x / 32 * apart};
-      stretch.put(thread.lane, 0, lanes, MODE == WHOLE ? GROUP : length - first);
+      constexpr bool OWN = in_whole_shares(MODE);  // the warp's memory of the chunk
+      const Stretch<E, 32, 1> stretch{OWN ? memory.chunk_at(chunk) : stretches + threadIdx.x / 32 * apart};
+      stretch.put(thread.lane, 0, lanes, OWN ? GROUP : length - first);
       auto* const to = at<E>(get<OUTPUT>(outputs), begin);
       const i32 count = min(length - begin, 32 * GROUP);
       if constexpr (MODE == WHOLE) stretch.template store<true>(to, count, thread.lane);
+      else if constexpr (MODE == PIECES)
+        stretch.template store_pieces<true>(
+            get<OUTPUT>(outputs), begin, count, args.template output<OUTPUT>().steps, thread.lane);
       else stretch.store_narrow(to, count, thread.lane);
+    } else if constexpr (MODE == PIECES) {
+      keep<PIECES, E>(
+          get<OUTPUT>(outputs), thread.first(batch + turn), length, args.template output<OUTPUT>().steps, lanes);
     } else {
       keep<WHOLE, E>(
           at<E>(get<OUTPUT>(outputs), thread.first(batch)), turn * (ACCUMULATORS * GROUP), length,
@@ -513,7 +521,7 @@ template <typename P, int MODE> __device__ constexpr int room_of_cluster() {
   if (sizeof(typename P::C) > 4) return 1;
   if (makes_random(typename P::Passes())) return 2;
   const bool few = usual_passes(typename P::Passes()) <= CLUSTER_FEW_PASSES;
-  return MODE == WHOLE && narrow && few ? CLUSTER_BLOCKS_NARROW : CLUSTER_BLOCKS;
+  return in_whole_shares(MODE) && narrow && few ? CLUSTER_BLOCKS_NARROW : CLUSTER_BLOCKS;
 }
 
 // A pass before the last.
@@ -541,7 +549,7 @@ __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(CLUSTER_THREADS, room
   typename P::Shared shared;
   const auto begin = [&] { shared = shared_at_start<P>(args, row.position, typename P::C(row.length)); };
   if constexpr (P::Picks::size > 0) begin();  // what is picked waits for it
-  if constexpr (MODE != WHOLE) row.ask_for_later_row();  // before this row is waited for
+  if constexpr (MODE == UNIT) row.ask_for_later_row();  // before this row is waited for
   row.bring(make_seq<Row::ARRAYS>());
   if constexpr (MODE == WHOLE) row.ask_for_later_row();
   if constexpr (P::Picks::size == 0) begin();

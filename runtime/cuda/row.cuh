@@ -122,7 +122,7 @@ template <typename S, typename Pass, int I, bool REDUCES = type_at<typename Pass
   }
   __device__ void add_again(const Row& row, V (&group)[GROUP], int chunk, typename S::Index first, bool full) {
     if constexpr (asks) {
-      if (S::MODE != WHOLE && !full) cut<How>(group, i32(row.length - first));
+      if (!in_whole_shares(S::MODE) && !full) cut<How>(group, i32(row.length - first));
       partial.add(group, chunk);
     }
   }
@@ -131,11 +131,11 @@ template <typename S, typename Pass, int I, bool REDUCES = type_at<typename Pass
     if constexpr (packs) {
       if (__builtin_expect(pairs.known(), 1)) {
         if constexpr (same<How, LogSumExp>)
-          partial.template add_near<S::MODE != WHOLE>(
+          partial.template add_near<!in_whole_shares(S::MODE)>(
               get<Make::raw>(inputs.of).own.lanes, row.thread, row.length, pairs.value());
         else partial.accumulator = pairs.value();
       } else {
-        partial.template add_all<S::MODE != WHOLE>(get<Make::raw>(inputs.of).own.lanes, row.thread, row.length);
+        partial.template add_all<!in_whole_shares(S::MODE)>(get<Make::raw>(inputs.of).own.lanes, row.thread, row.length);
       }
     }
   }
@@ -145,7 +145,7 @@ template <typename S, typename Pass, int I, bool REDUCES = type_at<typename Pass
     if constexpr (asks) shared.*Make::finite &= partial.finite;
     if constexpr (S::KEEP && Make::raw >= 0 && !same<V, typename Make::Value>) {
       if constexpr (sought_in_row<How, element_in<typename S::Program, Make::raw>>) {
-        total.add(seek<How, S::THREADS, S::MODE != WHOLE>(
+        total.add(seek<How, S::THREADS, !in_whole_shares(S::MODE)>(
             get<Make::raw>(inputs.of).own.lanes, row.thread, row.length, scratch.of[0]));
         return;
       }
@@ -209,7 +209,7 @@ __device__ inline void reduce_row(
 #pragma unroll S::UNROLLED
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       const bool full =
-          MODE != WHOLE && (KEEP ? chunk < S::FULL : start + Index((chunk + 1) * THREADS) * GROUP <= row.length);
+          !in_whole_shares(MODE) && (KEEP ? chunk < S::FULL : start + Index((chunk + 1) * THREADS) * GROUP <= row.length);
       if (!full && start + chunk * (THREADS * GROUP) >= row.left()) break;
       const Index first = start + Index(chunk * THREADS + row.thread) * GROUP;
       const auto shares = inputs.template chunk<Pass::READS>(args, row, chunk, first, full, columns_aligned);
@@ -220,7 +220,7 @@ __device__ inline void reduce_row(
         if (__builtin_expect(!usual && row.live, 0))  // what threads of no row compute is nothing usual
           compute_chunk<S, Pass, false, false>(pass, shares, held, chunk, first, usual, groups, indices);
       (get<I>(reducers).template add<UNASKED>(
-           args, row, shares, get<I>(groups).of, chunk, first, MODE == WHOLE || full),
+           args, row, shares, get<I>(groups).of, chunk, first, in_whole_shares(MODE) || full),
        ...);
     }
     if constexpr (UNASKED)
@@ -228,7 +228,7 @@ __device__ inline void reduce_row(
         (get<I>(reducers).begin_again(), ...);
 #pragma unroll
         for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-          const bool full = MODE != WHOLE && chunk < S::FULL;
+          const bool full = !in_whole_shares(MODE) && chunk < S::FULL;
           if (!full && chunk * (THREADS * GROUP) >= row.left()) break;
           const Index first = Index(chunk * THREADS + row.thread) * GROUP;
           const auto shares = inputs.template chunk<Pass::READS>(args, row, chunk, first, full, columns_aligned);
@@ -307,8 +307,12 @@ template <typename S, typename Pass, int N> struct Storer : StretchesOf<S> {
           row.template output<I>(), first, row.length, args.template output<I>().steps,
           reinterpret_cast<const Lanes<E, GROUP>&>(words));
   }
-  __device__ void store_stretch(const Row& row, typename S::Index begin, i32 count, int lane) const {
-    if constexpr (joined) part.template store<S::MODE == WHOLE>(::at<E>(row.template output<I>(), begin), count, lane);
+  __device__ void store_stretch(
+      const typename S::Args& args, const Row& row, typename S::Index begin, i32 count, int lane) const {
+    if constexpr (joined && (S::MODE == PIECES || S::MODE == PIECES_UNALIGNED))
+      part.template store_pieces<S::MODE == PIECES>(
+          row.template output<I>(), begin, count, args.template output<I>().steps, lane);
+    else if constexpr (joined) part.template store<S::MODE == WHOLE>(::at<E>(row.template output<I>(), begin), count, lane);
   }
   static __device__ void wait() {
     if constexpr (joined) Part::wait();
@@ -334,7 +338,7 @@ __device__ inline void store_row(
 #pragma unroll KEEP ? CHUNKS : 1
   for (int chunk = 0; chunk < (KEEP ? CHUNKS : chunks); ++chunk) {
     const Index first = Index(chunk * THREADS + row.thread) * GROUP;
-    const bool full = MODE != WHOLE && (KEEP ? chunk < S::FULL : Index((chunk + 1) * THREADS) * GROUP <= row.length);
+    const bool full = !in_whole_shares(MODE) && (KEEP ? chunk < S::FULL : Index((chunk + 1) * THREADS) * GROUP <= row.length);
     const bool mine = full ? row.live : chunk * (THREADS * GROUP) < row.left();
     if (JOINED ? !TOGETHER && THREADS >= 32 && first - lane * GROUP >= row.length : !mine) break;
     if (mine) {
@@ -354,7 +358,7 @@ __device__ inline void store_row(
     if (JOINED && chunk % SHARES == SHARES - 1) {
       const Index begin = first - Index((SHARES - 1) * THREADS + lane) * GROUP;
       const i32 count = i32(max(Index(0), min(row.length - begin, Index(LANES * SHARES * GROUP))));
-      (get<I>(storers).store_stretch(row, begin, count, lane), ...);
+      (get<I>(storers).store_stretch(args, row, begin, count, lane), ...);
       if (!TOGETHER || chunk + 1 < CHUNKS) (Storer<S, Pass, I>::wait(), ...);
     }
   }

@@ -2,6 +2,43 @@
 #pragma once
 #include "row_schedule.cuh"
 
+// Pieces of neighbours from any element on: lanes side by side load elements side by side, one by one, and hand each
+// other their shares by way of shared memory.
+template <typename E, int THREADS, int CHUNKS> struct Own<PIECES_UNALIGNED, E, THREADS, CHUNKS> {
+  using V = Lanes<E, GROUP>;
+  static constexpr int LANES = smaller(THREADS, 32), BLOCK = larger(THREADS, ROW_THREADS);
+  V lanes[CHUNKS];
+  storage_t<E> apart[CHUNKS][GROUP];
+
+  static __device__ i32 first_of(i32 thread, int chunk) {  // that this lane loads
+    return (chunk * THREADS + thread - thread % LANES) * GROUP + thread % LANES;
+  }
+  template <bool ONCE = false>
+  __device__ void load(
+      const storage_t<E>* row, i32 thread, i32 length, const Along& steps, const storage_t<E>*, const Span&) {
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk)
+#pragma unroll
+      for (int i = 0; i < GROUP; ++i) {
+        const i32 element = first_of(thread, chunk) + i * LANES;
+        if (element < length) apart[chunk][i] = row[steps.in_pieces(element)];
+      }
+  }
+  __device__ void arrive(const storage_t<E>*, i32 thread, i32) {
+    __shared__ alignas(16) V memory[BLOCK];
+    const i32 lane = thread % LANES;
+    V* const shares = memory + threadIdx.x / LANES * LANES;
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+#pragma unroll
+      for (int i = 0; i < GROUP; ++i) shares->data[i * LANES + lane] = apart[chunk][i];
+      __syncwarp();
+      lanes[chunk] = shares[lane];
+      __syncwarp();
+    }
+  }
+};
+
 // The type of an input's shares: `Staged`, or `Own`, which is only named where it is wanted.
 template <typename S, typename E> struct OwnOf { using type = Own<S::MODE, E, S::THREADS, S::KEEP ? S::CHUNKS : 1>; };
 template <bool STAGED, typename S, typename E> struct OwnOrStaged : OwnOf<S, E> {};

@@ -28,11 +28,26 @@ struct Along {
     }
     return sum + index * of[outermost];
   }
+
+  // Where an element of a row in pieces lies.
+  __device__ i64 in_pieces(i32 index) const {
+    const Divide& piece = extent[INNER - 1];
+    return index + piece(index) * (of[INNER - 2] - piece.divisor);
+  }
 };
 
 // How the elements of rows lie: WHOLE: neighbours, every row of a multiple of GROUP elements, on 16-byte boundaries
-// (of narrow elements, on those of a share); UNIT: neighbours; STEPPED: some distance apart.
-enum { WHOLE, UNIT, STEPPED };
+// (of narrow elements, on those of a share); UNIT: neighbours; STEPPED: some distance apart; PIECES: as WHOLE rows, but in
+// pieces of such lengths, which lie along a second axis; PIECES_UNALIGNED: pieces of neighbours.
+enum { WHOLE, UNIT, STEPPED, PIECES, PIECES_UNALIGNED };
+__device__ constexpr bool in_whole_shares(int mode) { return mode == WHOLE || mode == PIECES; }
+
+// A whole share of a row.
+template <int MODE, typename E, bool ONCE>
+__device__ inline Lanes<E, GROUP> load_whole(const storage_t<E>* row, i32 first, i32 length, const Along& steps) {
+  if constexpr (MODE == PIECES) return load<true, E, GROUP, ONCE>(row + steps.in_pieces(first), 0, GROUP);
+  else return load<true, E, GROUP, ONCE>(row, first, length);
+}
 
 // Whether `columns` operands that rows share, of so many bits an element together, are read with them: few rows would
 // wait for it, but it takes registers. `whole`: rows lie in whole words, which takes fewer.
@@ -103,17 +118,17 @@ template <int MODE, typename E, int THREADS, int CHUNKS> struct Own {
       const storage_t<E>* row, i32 thread, i32 length, const Along& steps, const storage_t<E>*, const Span&) {
     constexpr int each = GROUP / V::units;  // elements of a unit: 2 to a byte where they are packed
     // Compilers take bytes apart as they arrive, and so wait for each share before they load the next one.
-    constexpr bool AS_WORDS = MODE == WHOLE && sizeof(storage_t<E>) == 1;
+    constexpr bool AS_WORDS = in_whole_shares(MODE) && sizeof(storage_t<E>) == 1;
     ShareWords<E> words[AS_WORDS ? CHUNKS : 1];
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       const i32 first = (chunk * THREADS + thread) * GROUP;
       if (first >= length) break;
       if constexpr (AS_WORDS) {
-        const V share = ::load<true, E, GROUP, ONCE>(row, first, length);
+        const V share = load_whole<MODE, E, ONCE>(row, first, length, steps);
         words[chunk] = reinterpret_cast<const ShareWords<E>&>(share);
-      } else if constexpr (MODE == WHOLE) {
-        lanes[chunk] = ::load<true, E, GROUP, ONCE>(row, first, length);
+      } else if constexpr (in_whole_shares(MODE)) {
+        lanes[chunk] = load_whole<MODE, E, ONCE>(row, first, length, steps);
       } else {
 #pragma unroll
         for (int unit = 0; unit < V::units; ++unit)
@@ -283,7 +298,11 @@ __device__ inline Lanes<E, GROUP> share_of_runs(
   const i64 apart = steps.of[INNER - 2], inside = steps.of[INNER - 1];
   const Index each = Index(run.divisor), index = run(first), left = (index + 1) * each - first;
   const storage_t<E>* const from = row + index * apart;
-  if (__builtin_expect(inside == 0 && each >= GROUP, 1)) {
+  if (sizeof(storage_t<E>) < 4 && inside == 0 && each % GROUP == 0) {  // none straddles runs
+    const storage_t<E> one = *from;
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) lanes.data[i] = one;
+  } else if (__builtin_expect(inside == 0 && each >= GROUP, 1)) {
     const storage_t<E> one = *from;
     const storage_t<E> other = left < min(length - first, Index(GROUP)) ? from[apart] : one;
 #pragma unroll
@@ -388,6 +407,8 @@ __device__ inline void keep(
     storage_t<E>* row, i64 first, i64 length, const Along& steps, const Lanes<E, GROUP>& lanes) {
   if constexpr (MODE == WHOLE) {
     store<true, E, GROUP>(row, first, lanes);
+  } else if constexpr (MODE == PIECES) {
+    store<true, E, GROUP>(row + steps.in_pieces(i32(first)), 0, lanes);
   } else if constexpr (MODE == UNIT) {
     store_some<false, E, GROUP>(row, first, length, lanes);
   } else {
@@ -430,7 +451,7 @@ template <typename E, int LANES, int SHARES> struct Stretch {
 
   // Whether shares are to go this way.
   static __device__ constexpr bool wanted(int mode) {
-    return LANES > 1 && (mode == UNIT || (mode == WHOLE && sizeof(V) > 16));
+    return (LANES > 1 && (mode == UNIT || (in_whole_shares(mode) && sizeof(V) > 16))) || mode == PIECES_UNALIGNED;
   }
 
   // `left`: elements from the share's first to the end of the row.
@@ -446,6 +467,20 @@ template <typename E, int LANES, int SHARES> struct Stretch {
     put(lane, share, reinterpret_cast<const ShareWords<E>&>(lanes), left);
   }
 
+  // All threads at once; the stretch begins at an element of a row in pieces, and `count` elements of it exist. WHOLE:
+  // pieces are of whole shares; else lanes store elements one by one.
+  template <bool WHOLE> __device__ void store_pieces(
+      storage_t<E>* row, i32 first, i32 count, const Along& steps, int lane) const {
+    using Part = typename word<WHOLE ? width : unit>::type;
+    constexpr int each = int(sizeof(Part)) / unit;  // elements
+    wait();
+#pragma unroll
+    for (int i = 0; i < own / int(sizeof(Part)); i += LANES) {
+      const i32 element = (i + lane) * each;
+      if (element < count)
+        *reinterpret_cast<Part*>(row + steps.in_pieces(first + element)) = reinterpret_cast<const Part*>(memory)[i + lane];
+    }
+  }
   // All threads at once; `count` elements of the stretch exist.
   template <bool ALIGNED> __device__ void store(storage_t<E>* to, i32 count, int lane) const {
     wait();

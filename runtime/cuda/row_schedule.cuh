@@ -82,8 +82,10 @@ template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct R
   // The same for a row that is held while its reductions wait.
   static __device__ constexpr int waiting() {
     if (PICKS) return REGISTERS / (BLOCK * PICKS_REGISTERS);
-    if (MODE == WHOLE || STAGED)
-      return blocks_of(THREADS, CHUNKS, P::LIVE_BITS, ROW_REGISTERS + ROW_VALUE_REGISTERS * most_values(Passes()));
+    constexpr int apart = MODE == PIECES_UNALIGNED ? 32 * Operands::arrays : 0;  // elements come in a register each
+    if (in_whole_shares(MODE) || MODE == PIECES_UNALIGNED || STAGED)
+      return blocks_of(
+          THREADS, CHUNKS, larger(P::LIVE_BITS, apart), ROW_REGISTERS + ROW_VALUE_REGISTERS * most_values(Passes()));
     return blocks_unaligned(
         BLOCK, CHUNKS, THREADS < 32 && Operands::per_row > 0, LIVE, Operands::arrays, Operands::array_bits,
         P::COSTLY * storage<C>::bits, Operands::columns_read, Operands::column_bits);

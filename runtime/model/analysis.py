@@ -79,6 +79,7 @@ class Analysis(Record):
             an operation in stages, how many values these rows are reduced to, where one kernel may do both.
         stripes: how many values of C a pass over a row reduces it to, at most, where one kernel may hold rows that lie
             beside each other in memory, in place of the kernels of its stages; else 0.
+        pieces: whether one kernel may hold rows that lie in pieces, in place of the kernels of its stages.
         alternative: the number of stages of its multi-kernel form, beside its own kernel: for rows that lie apart, or
             are few and long; or, where neighbours in a row share operands, for all that blocks do not hold. A stage of
             the former has the same number, of the latter 0, as it takes all schedules. It is 1 where an elementwise
@@ -114,5 +115,6 @@ class Analysis(Record):
     stage: int = 0
     slabs: int = 0
     stripes: int = 0
+    pieces: bool = False
     alternative: int = 0
     of_one: tuple[str, ...] = ()

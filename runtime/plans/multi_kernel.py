@@ -23,6 +23,7 @@ from skuda.schedules.slab_variants import SLAB_FEW
 from skuda.schedules.table import entry
 
 if TYPE_CHECKING:
+    from skuda.schedules.pieces import PieceKernels
     from skuda.schedules.stripes import StripeKernels
 
 _ALIGNED = 256  # bytes: where each value that a stage leaves starts
@@ -65,7 +66,7 @@ class Stages(KernelGeometry, Launches):
             for operand in operation.in_kernels.operands
         )
         self.vectors = (False,) * len(self.full)
-        if operation.analysis.stripes:  # one kernel serves some
+        if operation.analysis.stripes or operation.analysis.pieces:  # one kernel serves some
             self.vectors = tuple([operand.dims == operation.space for operand in operation.in_kernels.operands])
         if operation.analysis.slabs:  # a kernel of rows serves some
             rows = self.plans[0]
@@ -141,6 +142,20 @@ def stripe_kernels_of(plan: Plan) -> StripeKernels | None:
     return kernels
 
 
+def piece_kernels_of(plan: Plan) -> PieceKernels | None:
+    """What says how rows that lie in pieces are held; None where no kernel holds them."""
+    if not plan.operation.analysis.pieces or plan.backend is BackendKind.CPU:
+        return None
+    from skuda.schedules.pieces import PieceKernels
+
+    kernels = PieceKernels(plan.operation, plan.types, plan.sizes)
+    if plan.backend is BackendKind.CUDA:
+        from skuda.launch.kernel import cluster_shared
+
+        kernels.cluster_shared = cluster_shared()
+    return kernels
+
+
 class StagedPlan(Plan):
     """A plan whose operation is made of others.
 
@@ -161,17 +176,23 @@ class StagedPlan(Plan):
     def _stripes(self) -> StripeKernels | None:
         return stripe_kernels_of(self)
 
+    @cached_property
+    def _pieces(self) -> PieceKernels | None:
+        return piece_kernels_of(self)
+
     def _launch(self, checked: Sequence[View | int | float]) -> Launches:
         geometry = self._geometry(checked)
         if geometry is SEVERAL_KERNELS:
             return self._kernels
-        if self.operation.analysis.stripes:
+        if self._stripes is not None or self._pieces is not None:
             return Launch(self, geometry)
         return SlabLaunches(self._kernels, geometry, entry(self.operation, self.types, geometry.variant), checked)
 
     def _geometry(self, checked: Sequence[View | int | float]) -> Geometry:
-        if self._stripes is not None:
-            return self._stripes.geometry(layouts(self, checked)) or SEVERAL_KERNELS
+        if self._stripes is not None or self._pieces is not None:
+            every = [kernels for kernels in (self._stripes, self._pieces) if kernels is not None]
+            lie = layouts(self, checked)
+            return next((found for kernels in every if (found := kernels.geometry(lie))), SEVERAL_KERNELS)
         every = [*self._kernels.each(checked)] if self.operation.analysis.slabs else []
         if self.backend is BackendKind.CPU or len(every) < 2:
             return SEVERAL_KERNELS

@@ -28,7 +28,7 @@ from skuda.schedules.row_variants import (
 from skuda.schedules.split_reduction import SplitReductionKernels
 from skuda.schedules.variant import TUNED, RowMode
 
-_RESERVED = 1 << 10  # bytes of shared memory that a block takes for itself
+RESERVED = 1 << 10  # bytes of shared memory that a block takes for itself
 _RUN_AXES = 2  # of a row, that what its neighbours share lies along: row_moves.cuh's share_of_runs
 
 
@@ -204,7 +204,7 @@ class RowKernels(KernelGeometry):
         found = None
         for cluster in self._clusters[mode]:
             shared = self._shared(cluster, rows)
-            several = 2 * (shared + _RESERVED) <= self.cluster_shared + _RESERVED
+            several = 2 * (shared + RESERVED) <= self.cluster_shared + RESERVED
             if cluster.blocks <= PORTABLE_CLUSTER and shared <= self.cluster_shared:
                 found = cluster, shared
                 if several and (segments <= TUNED.few_segments or not (self._columns or self._idle(cluster, rows))):
@@ -219,7 +219,7 @@ class RowKernels(KernelGeometry):
         chunks = -(-rows.length // (MOST_ACCUMULATORS * GROUP))
         warps = -(-rows.length // SEGMENT) * MOST_ACCUMULATORS // 32
         found = chunks * cluster.team * self._slot + self.operation.analysis.reductions * (warps + 1) * STATE_BYTES
-        if cluster.mode is RowMode.WHOLE:
+        if cluster.mode is not RowMode.UNIT:
             return found
         return found + self._threads(cluster, rows) // 32 * self._stretch + chunks * cluster.team // 32 * self._beyond
 
@@ -230,7 +230,7 @@ class RowKernels(KernelGeometry):
     def _at_once(self, cluster: ClusterVariant, rows: Rows) -> int:
         """Threads of a multiprocessor that a cluster's blocks have shared memory and registers for."""
         threads = self._threads(cluster, rows)
-        blocks = (self.cluster_shared + _RESERVED) // (self._shared(cluster, rows) + _RESERVED)
+        blocks = (self.cluster_shared + RESERVED) // (self._shared(cluster, rows) + RESERVED)
         return min(blocks, TUNED.cluster_busy // threads) * threads
 
     @staticmethod

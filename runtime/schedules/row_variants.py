@@ -8,12 +8,13 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, Operation, Types
 from skuda.model.sku import Layout
 from skuda.model.sum_order import ACCUMULATOR_GROUPS, GROUP, MOST_ACCUMULATORS, accumulators, state_values
-from skuda.schedules.variant import CLUSTER_ARCH, TUNED, RowMode, Variant
+from skuda.schedules.variant import CLUSTER_ARCH, ROW_MODES, TUNED, RowMode, Variant
 
 FEW_ROWS = "few_rows"  # the kernel of few rows
 CLUSTER_SEGMENTS = 32  # of a row that a cluster holds, at most: cluster.cuh
 PORTABLE_CLUSTER = 8  # blocks that a cluster may have on every GPU that has clusters
 STATE_BYTES = 32  # of a partial result of a warp, at most: cluster.cuh
+_EXCHANGED = 40 << 10  # bytes of shared memory by way of which threads hand each other their shares, at most
 _REGISTERS = 1 << 16  # of a block, 32 bits each
 _THREAD_REGISTERS = 256
 
@@ -134,6 +135,11 @@ _CLUSTERS = tuple(
     for mode in (RowMode.WHOLE, RowMode.UNIT)
     for blocks in TUNED.clusters
 )
+_CLUSTERS_OF_PIECES = tuple(
+    ClusterVariant("cluster", RowMode.PIECES.layout, RowMode.PIECES.suffix, blocks, RowMode.PIECES)
+    for blocks in TUNED.clusters
+    if blocks <= PORTABLE_CLUSTER
+)
 
 
 def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
@@ -148,7 +154,7 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     analysis = operation.analysis
     found = _row_variants(bits, bool(analysis.stack), analysis.exponentials, analysis.repeats)
     if not analysis.reductions and all(operand.dims != operation.space for operand in operation.outputs):
-        return tuple([next(each for each in found if each.mode is mode) for mode in RowMode])  # no pass reads rows
+        return tuple([next(each for each in found if each.mode is mode) for mode in ROW_MODES])  # no pass reads rows
     if operation.holds_alone:
         return tuple([variant for variant in found if variant.keep and variant.mode is not RowMode.STEPPED])
     if not split_variants(operation, types):
@@ -213,7 +219,7 @@ def _row_variants(bits: int, costly: bool, exponentials: bool, repeats: bool) ->
     # those that take the more. Narrow ones of the latter that hold no values are halved by `halved_threads`.
     of_few = costly or exponentials or (narrow and not repeats)
     of_many = costly if narrow else exponentials
-    for mode in RowMode:
+    for mode in ROW_MODES:
         layout, suffix = mode.layout, mode.suffix
         for threads, chunks in TUNED.row_shapes:
             held = of_few if threads == TUNED.held_threads[0] else of_many
@@ -242,11 +248,31 @@ def _held_chunks(mode: RowMode, threads: int, chunks: int, bits: int) -> tuple[i
 def cluster_variants(operation: Operation) -> tuple[ClusterVariant, ...]:
     """The schedules of rows that a cluster holds; none of rows that are read once, or can be reduced in splits."""
     analysis = operation.analysis
+    if analysis.pieces:
+        return _CLUSTERS_OF_PIECES
     if analysis.scans or analysis.repeats or analysis.stages:
         return ()
     full = any(operand.dims == operation.space for operand in operation.outputs)
     once = analysis.reductions <= (0 if full else 1)
     return _CLUSTERS if analysis.over and not analysis.split and not once else ()
+
+
+def piece_variants(operation: Operation, types: Types) -> tuple[RowVariant | ClusterVariant, ...]:
+    """The schedules of an operation in stages whose rows may be held as they lie: in pieces, as a channel's elements do
+    where images follow each other. The smallest first; none of packed elements."""
+    if not operation.analysis.pieces or operation.is_packed(types):
+        return ()
+    bits = [operation.bits(operand, types) for operand in operation.read if operand.dims == operation.space]
+    written = [operation.bits(operand, types) for operand in operation.outputs if operand.dims == operation.space]
+    together = sum(bits) + sum(written)  # that a block has shared memory for, a group of each thread
+    found: list[RowVariant | ClusterVariant] = []
+    for lie, least in ((RowMode.PIECES, 0), (RowMode.PIECES_UNALIGNED, 32)):  # bits that an element comes in
+        held = _row_variants(sum([max(least, each) for each in bits]), bool(operation.analysis.stack), False, False)
+        for each in held:
+            of_two = each.elements > GROUP and each.block * GROUP * together // 8 <= _EXCHANGED
+            if each.keep and each.mode is RowMode.WHOLE and (lie is RowMode.PIECES or of_two):
+                found.append(each.but(layout=lie.layout, suffix=f"{each.suffix}{lie.suffix}", mode=lie))
+    return (*found, *cluster_variants(operation))
 
 
 def split_variants(operation: Operation, types: Types) -> tuple[SplitVariant, ...]:
@@ -260,7 +286,7 @@ def split_variants(operation: Operation, types: Types) -> tuple[SplitVariant, ..
 
 @cache
 def _split_variants(lanes: int, apart: int, shifted: bool) -> tuple[SplitVariant, ...]:
-    found = [SplitVariant("along", mode.layout, mode.suffix, 0, mode) for mode in RowMode]
+    found = [SplitVariant("along", mode.layout, mode.suffix, 0, mode) for mode in ROW_MODES]
     found.append(SplitVariant("across", Layout.STRIDED, "", 1, RowMode.STEPPED))
     if lanes:
         found.append(SplitVariant("across", Layout.CONTIGUOUS, "", lanes, RowMode.WHOLE))

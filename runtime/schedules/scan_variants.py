@@ -9,7 +9,7 @@ from skuda.model.operation import COMPUTE, Operation, Types
 from skuda.model.scan_order import TILE_WARPS, WARP_GROUPS
 from skuda.model.sku import Layout
 from skuda.model.sum_order import GROUP
-from skuda.schedules.variant import RowMode, Variant
+from skuda.schedules.variant import ROW_MODES, RowMode, Variant
 
 SCAN_THREADS = WARP_GROUPS * TILE_WARPS  # of a block: they hold a tile
 _GROUPS = 4  # of a row, that a thread which goes down it takes at once: scan_down.cuh
@@ -67,7 +67,7 @@ def _scan_variants(many: int, down: bool) -> tuple[ScanVariant, ...]:
     """With so many tiles of a long row at once; `down`: and for rows beside each other."""
     shapes = *((threads, 1) for threads in _SHARES), *((SCAN_THREADS, tiles) for tiles in sorted({2, many}))
     found = []
-    for mode in RowMode:
+    for mode in ROW_MODES:
         layout, suffix = mode.layout, mode.suffix
         for threads, tiles in shapes:
             name = f"x{tiles}{suffix}" if tiles > 1 else suffix

@@ -13,7 +13,7 @@ from skuda.schedules.axes import merged
 from skuda.schedules.geometry import Geometry, Layouts
 from skuda.schedules.row_reduction import RowKernels, Rows
 from skuda.schedules.scan_variants import SCAN_THREADS, ScanVariant, scan_variants
-from skuda.schedules.variant import RowMode
+from skuda.schedules.variant import ROW_MODES, RowMode
 
 _WARP = 32  # rows beside each other that a warp goes down
 _CLEARING = 264  # blocks that clear what parts leave, at most
@@ -33,7 +33,7 @@ class ScanKernels(RowKernels):
         super().__init__(operation, types, sizes)
         found = scan_variants(operation, types)
         along = [each for each in found if not each.walkers and not each.parts]
-        self._along = {mode: [each for each in along if each.mode is mode] for mode in RowMode}
+        self._along = {mode: [each for each in along if each.mode is mode] for mode in ROW_MODES}
         self._parts = {each.mode: each for each in found if each.parts and not each.walkers}
         self._down = [each for each in found if each.walkers and not each.parts]
         self._down_parts = [each for each in found if each.walkers and each.parts]

@@ -222,7 +222,7 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     if operation.analysis.stages:
         from skuda.schedules.slab_variants import slab_variants
 
-        return (STAGES, *slab_variants(operation, types), *_stripes(operation, types))
+        return (STAGES, *slab_variants(operation, types), *_stripes(operation, types), *_pieces(operation, types))
     if operation.analysis.scans:
         from skuda.schedules.scan_variants import scan_variants
 
@@ -243,6 +243,14 @@ def _stripes(operation: Operation, types: Types) -> tuple[StripeVariant, ...]:
     from skuda.schedules.stripe_variants import stripe_variants
 
     return stripe_variants(operation, types)
+
+
+def _pieces(operation: Operation, types: Types) -> tuple[Variant, ...]:
+    if not operation.analysis.pieces:
+        return ()
+    from skuda.schedules.row_variants import piece_variants
+
+    return piece_variants(operation, types)
 
 
 def runs_on(variant: Variant, arch: str) -> bool:

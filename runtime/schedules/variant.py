@@ -75,6 +75,8 @@ class RowMode(IntEnum):
     WHOLE = 0  # neighbours, rows on 16-byte boundaries and of a multiple of GROUP elements
     UNIT = 1  # neighbours
     STEPPED = 2  # some distance apart
+    PIECES = 3  # as WHOLE, in pieces that lie along a second axis
+    PIECES_UNALIGNED = 4  # neighbours, in such pieces
 
     @property
     def layout(self) -> Layout:
@@ -84,4 +86,8 @@ class RowMode(IntEnum):
     @property
     def suffix(self) -> str:
         """What the name of a schedule of such rows ends in, where there are several."""
-        return ("", "_unaligned", "_strided")[self]
+        return ("", "_unaligned", "_strided", "_pieces", "_pieces_unaligned")[self]
+
+
+# Those of rows whatever they lie along; in pieces they have schedules of their own.
+ROW_MODES = RowMode.WHOLE, RowMode.UNIT, RowMode.STEPPED

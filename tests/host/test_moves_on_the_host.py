@@ -94,7 +94,7 @@ def is_stripe(blocks: int):
     return lambda found: isinstance(found.variant, StripeVariant) and found.variant.blocks == blocks
 
 
-WHOLE, UNIT, STEPPED = RowMode
+WHOLE, UNIT, STEPPED, PIECES, PIECES_UNALIGNED = RowMode
 MOVES = {
     "two accumulators a thread, of several warps": ("sum", ("f16",), is_row(WHOLE, 64, accumulators=2)),
     "two accumulators a thread, normalized": ("rms_norm", ("f16",), is_row(WHOLE, 64, accumulators=2)),
@@ -137,6 +137,13 @@ MOVES = {
     "splits across tables": ("add_outer_stage2_backward", ("f16",), is_split("across", WHOLE)),
     "a stripe": ("dynamic_quantize_asymmetric_per_channel", ("f16", "s8"), is_stripe(1)),
     "a stripe that a cluster holds": ("softmax", ("f32",), is_stripe(8)),
+    "pieces of whole shares": ("batch_norm_training", ("f32",), is_row(PIECES, 128)),
+    "pieces of whole shares of half types": ("batch_norm_training_backward", ("f16",), is_row(PIECES, 16)),
+    "pieces of any length": ("batch_norm_training", ("f16",), is_row(PIECES_UNALIGNED, 64)),
+    "pieces of any length, rows of a warp": ("batch_norm_training_backward", ("f32",), is_row(PIECES_UNALIGNED, 4)),
+    "pieces of any length, bytes": ("dynamic_quantize_per_channel", ("f16", "s8"), is_row(PIECES_UNALIGNED, 128)),
+    "pieces that a cluster holds": ("batch_norm_training", ("f16",), is_cluster(PIECES, 8)),
+    "pieces of words that a cluster holds": ("batch_norm_training_backward", ("f32",), is_cluster(PIECES, 8)),
     "moments of a stripe": ("batch_norm_training_backward", ("f32",), is_stripe(4)),
     "a scan of pairs along rows": ("logcumsumexp", ("f32",), is_scan("scan")),
     "a scan of pairs down rows": ("logcumsumexp", ("f64",), is_scan("scan_down")),

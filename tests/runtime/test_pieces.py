@@ -38,7 +38,7 @@ def planned(plan_class, batch: int, channels: int, inner: tuple[int, ...], eleme
     fields = {field: types[letter] for letter, field in operation.element_fields.items()}
     plan = plan_class.select(plan_class.descriptor_type(**sizes, **fields), preference=BackendKind.REFERENCE)
     views = [
-        view_over(np.arange(int(np.prod(shape, dtype=np.int64))).reshape(shape), DTYPES[word].storage, (1 << 20) + start)
+        view_over(np.arange(np.prod(shape, dtype=int)).reshape(shape), DTYPES[word].storage, (1 << 20) + start)
         for shape, word in zip(plan.shapes, plan.words, strict=True)
     ]
     return plan, views
@@ -56,7 +56,8 @@ def in_pieces(slots, index: int) -> int:
 
 @pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
 @pytest.mark.parametrize(
-    ("batch", "channels", "inner"), [(3, 5, (16,)), (2, 3, (7, 7)), (4, 1, (24,)), (1, 6, (40,)), (5, 2, (4, 6)), (2, 3, (9,))]
+    ("batch", "channels", "inner"),
+    [(3, 5, (16,)), (2, 3, (7, 7)), (4, 1, (24,)), (1, 6, (40,)), (5, 2, (4, 6)), (2, 3, (9,))],
 )
 def test_every_element_is_reached_once_and_in_its_row(plan_class, batch, channels, inner):
     plan, views = planned(plan_class, batch, channels, inner)

@@ -305,7 +305,7 @@ def is_alternative(entry: registry.Entry) -> bool:
 def in_pieces(entry: registry.Entry) -> bool:
     """Whether it holds rows in pieces."""
     rows = isinstance(entry.variant, (RowVariant, ClusterVariant))
-    return rows and entry.variant.mode in (RowMode.PIECES, RowMode.PIECES_UNALIGNED)
+    return rows and (entry.variant.mode.whole_pieces or entry.variant.mode is RowMode.PIECES_UNALIGNED)
 
 
 def _slabs(variant: SlabVariant) -> tuple[tuple, tuple]:
@@ -359,13 +359,14 @@ def _lengths_of_pieces(operation: Operation, variant: RowVariant | ClusterVarian
     """Sizes of rows in two pieces and in three, as long as a schedule holds, or a little shorter; and, where these are
     of whole shares, in one."""
     if isinstance(variant, ClusterVariant):
-        pieces, single = ((20_000,), (11_000,), (33_000,)), (2, 1)
+        rest = GROUP // 2 if variant.mode is RowMode.PIECES_OF_HALVES else 0
+        lengths, single = (20_000 + rest, 11_000 + rest, 33_000 + rest), (2, 1)
     else:
-        most, odd = variant.elements, variant.mode is RowMode.PIECES_UNALIGNED
-        rest = -3 if odd else 0
-        lengths = (most // 2 + rest, most // 2 - GROUP + rest, most // 3 // GROUP * GROUP + rest, most // 2 + 5 * odd)
-        pieces, single = tuple([(each,) for each in (*lengths, most) if each >= GROUP]), (3, 37)
-    before, behind = ((2,), (3,), *[()] * (variant.mode is RowMode.PIECES)), pieces
+        most = variant.elements
+        rest = {RowMode.PIECES: 0, RowMode.PIECES_OF_HALVES: -GROUP // 2}.get(variant.mode, -3)
+        lengths, single = (most // 2 + rest, most // 2 - GROUP + rest, most // 3 // GROUP * GROUP + rest, most // 2, most), (3, 37)
+    pieces = tuple([(each,) for each in lengths if each > 3])
+    before, behind = ((2,), (4,), (3,), *[()] * (variant.mode is RowMode.PIECES)), pieces
     first, last = operation.along[0], operation.along[-1]
     return [before if dim.name == first else behind if dim.name == last else single for dim in operation.dims]
 
@@ -450,6 +451,8 @@ def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
     chosen: list[tuple] = []
     down = isinstance(variant, ScanVariant) and variant.walkers
     layouts = TILED_LAYOUTS if tiled else SPLIT_LAYOUTS if split else DOWN_LAYOUTS if down else LAYOUTS
+    if isinstance(variant, RowVariant) and variant.mode is RowMode.BESIDE:
+        layouts = ("permuted", "turned")
     layouts = GROUPED_LAYOUTS if variant is GROUPS else BROADCAST_LAYOUTS if variant is BROADCAST else layouts
     if registry.entry_of(sku).operation.of_alternative:  # which serves rows that lie apart
         layouts = ("permuted", *LAYOUTS) if variant is COLUMNS else layouts

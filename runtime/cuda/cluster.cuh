@@ -240,17 +240,25 @@ template <typename E, int FIRST, int BYTES, int BLOCKS> struct ShareBuffer {
             to + turn * chunk_bytes + i * 32 * width, from + turn * (elements * storage<E>::bits / 8) + i * 32 * width);
   }
 
-  // The same of a row in PIECES.
-  __device__ void load_pieces(
+  // The same of a row in pieces. HALVES: of halves of shares.
+  template <bool HALVES> __device__ void load_pieces(
       const storage_t<E>* row, i32 length, const ClusterThread<BLOCKS>& thread, i32 chunk, const Along& steps) const {
     const i32 first = thread.first(chunk) - (lane - lane / words) * GROUP;
     u8* const to = at(copied + chunk * chunk_bytes);
 #pragma unroll
     for (int i = 0; i < words; ++i) {
       const i32 share = first + i * (32 / words * GROUP);
-      if (share < length)
-        copy_async<width>(
-            to + i * 32 * width, reinterpret_cast<const u8*>(row + steps.in_pieces(share)) + lane % words * width);
+      if (share >= length) continue;
+      const i32 word = share + lane % words * (GROUP / words);
+      if constexpr (words > 1 || !HALVES) {
+        copy_async<width>(to + i * 32 * width, reinterpret_cast<const u8*>(row + steps.in_pieces(word)));
+      } else {
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          copy_async<width / 2>(
+              to + i * 32 * width + half * (width / 2),
+              reinterpret_cast<const u8*>(row + steps.in_pieces(word + half * (GROUP / 2))));
+      }
     }
   }
 

@@ -264,8 +264,8 @@ struct ClusterRowOf<P, BLOCKS, MODE, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>>
   }
   template <bool WHOLE_WORDS, int A> __device__ void copy(const WordsAround& around, i32 batch, int turn) const {
     if constexpr (MODE == WHOLE) get<A>(buffers).load(get<A>(inputs), length, thread, batch, turn);
-    else if constexpr (MODE == PIECES)
-      get<A>(buffers).load_pieces(get<A>(inputs), length, thread, batch + turn, args.template elements<A>().steps);
+    else if constexpr (in_whole_pieces(MODE))
+      get<A>(buffers).template load_pieces<MODE == PIECES_OF_HALVES>(get<A>(inputs), length, thread, batch + turn, args.template elements<A>().steps);
     else if constexpr (Buffer<A>::in_units) get<A>(buffers).load_units(get<A>(inputs), length, thread, batch + turn);
     else get<A>(buffers).template load_around<WHOLE_WORDS>(around, thread, batch + turn, beyond<A>(batch + turn));
   }
@@ -334,12 +334,12 @@ struct ClusterRowOf<P, BLOCKS, MODE, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>>
       auto* const to = at<E>(get<OUTPUT>(outputs), begin);
       const i32 count = min(length - begin, 32 * GROUP);
       if constexpr (MODE == WHOLE) stretch.template store<true>(to, count, thread.lane);
-      else if constexpr (MODE == PIECES)
+      else if constexpr (in_whole_pieces(MODE))
         stretch.template store_pieces<true>(
             get<OUTPUT>(outputs), begin, count, args.template output<OUTPUT>().steps, thread.lane);
       else stretch.store_narrow(to, count, thread.lane);
-    } else if constexpr (MODE == PIECES) {
-      keep<PIECES, E>(
+    } else if constexpr (in_whole_pieces(MODE)) {
+      keep<MODE, E>(
           get<OUTPUT>(outputs), thread.first(batch + turn), length, args.template output<OUTPUT>().steps, lanes);
     } else {
       keep<WHOLE, E>(

@@ -46,7 +46,7 @@ template <typename How, typename V, bool SEVERAL> struct Segments {
 
 // How many accumulators of a row a thread has: one, or one for its even chunks and one for its odd chunks.
 __device__ constexpr int accumulators_each(int threads, int chunks) {
-  return chunks > ACCUMULATOR_GROUPS && threads < ACCUMULATORS ? 2 : 1;
+  return threads == 1 ? chunks : chunks > ACCUMULATOR_GROUPS && threads < ACCUMULATORS ? 2 : 1;
 }
 
 // What several parts of a row have that lie beside each other in memory.
@@ -80,19 +80,35 @@ template <typename How, int COUNT, typename V> __device__ inline V joined_parts(
   }
 }
 
-// What a thread has of a row that THREADS hold: one or two of its accumulators. SPREAD: threads that have one group each
-// of the same accumulator; their numbers are HOLDERS apart.
-template <typename How, typename V, int THREADS, int EACH = 1, int SPREAD = 1> struct Partial {
+// The accumulators but the first of a thread that holds a row alone.
+template <typename V, int COUNT> struct MoreAccumulators { V more[COUNT]; };
+template <typename V> struct MoreAccumulators<V, 0> {};
+
+// What a thread has of a row that THREADS hold: one or two of its accumulators; or where it holds the row alone, all EACH
+// of them, which have a group each. SPREAD: threads that have one group each of the same accumulator; their numbers are
+// HOLDERS apart.
+template <typename How, typename V, int THREADS, int EACH = 1, int SPREAD = 1>
+struct Partial : MoreAccumulators<V, THREADS == 1 && ordered<How> ? EACH - 1 : 0> {
   static constexpr int WARPS = THREADS / 32, HOLDERS = THREADS / SPREAD;
-  static constexpr bool TWO = EACH == 2 && ordered<How>;
+  static constexpr bool TWO = THREADS > 1 && EACH == 2 && ordered<How>, ALONE = THREADS == 1 && EACH > 1 && ordered<How>;
   V accumulator = How::template nothing<V>();
   V other = accumulator;  // the accumulator of odd chunks, where there are two
   bool finite = true;     // whether all values were, for a reduction that asks
 
+  __device__ Partial() {
+    if constexpr (ALONE)
+      for (int i = 1; i < EACH; ++i) of_chunk(i) = How::template nothing<V>();
+  }
+  // The accumulator that takes a thread's chunk.
+  __device__ V& of_chunk(int chunk) {
+    if constexpr (ALONE) return chunk == 0 ? accumulator : this->more[chunk - 1];
+    else return TWO && chunk % 2 != 0 ? other : accumulator;
+  }
+
   // ASKED: whether all values are finite is asked of each group; otherwise once, of all groups: where `sure` is false,
   // they have to be added again.
   template <bool ASKED = true> __device__ void add(V (&group)[GROUP], int chunk = 0) {
-    V& to = TWO && chunk % 2 != 0 ? other : accumulator;
+    V& to = of_chunk(chunk);
     if constexpr (same<How, LogSumExp>) to = How::of(to, group);
     else if constexpr (ASKED) to = How::of(to, Group<How, V>::of(group, finite));
     else to = How::of(to, joined_unasked<How>(group));
@@ -144,6 +160,8 @@ template <typename How, typename V, int THREADS, int EACH = 1, int SPREAD = 1> s
   template <bool CUT, typename E, int CHUNKS, typename C>
   __device__ void add_near(const Lanes<E, GROUP> (&lanes)[CHUNKS], i32 thread, i32 length, C largest) {
     accumulator.largest = other.largest = largest;
+    if constexpr (ALONE)
+      for (int i = 1; i < EACH; ++i) of_chunk(i).largest = largest;
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       const i32 left = length - (chunk * THREADS + thread) * GROUP;
@@ -154,7 +172,7 @@ template <typename How, typename V, int THREADS, int EACH = 1, int SPREAD = 1> s
       if (CUT && __builtin_expect(left < GROUP, 0))
 #pragma unroll
         for (int lane = 1; lane < GROUP; ++lane) powers[lane] = lane < left ? powers[lane] : C(0);
-      V& to = TWO && chunk % 2 != 0 ? other : accumulator;
+      V& to = of_chunk(chunk);
       to.sum = to.sum + joined_neighbours<Sum>(powers);
     }
   }
@@ -165,6 +183,12 @@ template <typename How, typename V, int THREADS, int EACH = 1, int SPREAD = 1> s
   }
   // The value of the whole row, in every thread of it. No thread may still read what another reduction left in `scratch`.
   __device__ V total(V* scratch) const {
+    if constexpr (ALONE) {
+      const V two = How::of(accumulator, this->more[0]);
+      if constexpr (EACH == 2) return two;
+      else if constexpr (EACH == 3) return How::of(two, this->more[1]);
+      else return How::of(two, How::of(this->more[1], this->more[2]));
+    }
     if constexpr (SPREAD > 1 && ordered<How>) {
       V* const groups = scratch + WARPS;
       const int own = threadIdx.x % HOLDERS;

@@ -309,8 +309,8 @@ template <typename S, typename Pass, int N> struct Storer : StretchesOf<S> {
   }
   __device__ void store_stretch(
       const typename S::Args& args, const Row& row, typename S::Index begin, i32 count, int lane) const {
-    if constexpr (joined && (S::MODE == PIECES || S::MODE == PIECES_UNALIGNED))
-      part.template store_pieces<S::MODE == PIECES>(
+    if constexpr (joined && (in_whole_pieces(S::MODE) || S::MODE == PIECES_UNALIGNED))
+      part.template store_pieces<in_whole_pieces(S::MODE)>(
           row.template output<I>(), begin, count, args.template output<I>().steps, lane);
     else if constexpr (joined) part.template store<S::MODE == WHOLE>(::at<E>(row.template output<I>(), begin), count, lane);
   }

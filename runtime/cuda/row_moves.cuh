@@ -29,6 +29,12 @@ struct Along {
     return sum + index * of[outermost];
   }
 
+  // An element of a row that lies BESIDE others, from its first on, in steps of less than 2^31 bytes.
+  template <typename S> __device__ S* beside(S* row, i32 index) const {
+    const i32 step = i32(of[INNER - 1] * i64(sizeof(S)));
+    return reinterpret_cast<S*>(const_cast<u8*>(reinterpret_cast<const u8*>(row)) + i64(index) * step);
+  }
+
   // Where an element of a row in pieces lies.
   __device__ i64 in_pieces(i32 index) const {
     const Divide& piece = extent[INNER - 1];
@@ -38,15 +44,34 @@ struct Along {
 
 // How the elements of rows lie: WHOLE: neighbours, every row of a multiple of GROUP elements, on 16-byte boundaries
 // (of narrow elements, on those of a share); UNIT: neighbours; STEPPED: some distance apart; PIECES: as WHOLE rows, but in
-// pieces of such lengths, which lie along a second axis; PIECES_UNALIGNED: pieces of neighbours.
-enum { WHOLE, UNIT, STEPPED, PIECES, PIECES_UNALIGNED };
-__device__ constexpr bool in_whole_shares(int mode) { return mode == WHOLE || mode == PIECES; }
+// pieces that lie along a second axis, each of a multiple of GROUP; PIECES_OF_HALVES: of a multiple of half of it;
+// PIECES_UNALIGNED: pieces of neighbours; BESIDE: neighbours belong to different rows, which a thread each has to itself,
+// and rows lie along one axis.
+enum { WHOLE, UNIT, STEPPED, PIECES, PIECES_OF_HALVES, PIECES_UNALIGNED, BESIDE };
+__device__ constexpr bool in_whole_pieces(int mode) { return mode == PIECES || mode == PIECES_OF_HALVES; }
+__device__ constexpr bool in_whole_shares(int mode) { return mode == WHOLE || in_whole_pieces(mode); }
+
+// A share as the words that it takes: what a branch may change of it must not be its elements, or compilers take the
+// words of the usual case apart before the branch, and wait for them there.
+template <typename E> struct alignas(Lanes<E, GROUP>) ShareWords {
+  u32 w[sizeof(Lanes<E, GROUP>) / 4];
+};
 
 // A whole share of a row.
 template <int MODE, typename E, bool ONCE>
 __device__ inline Lanes<E, GROUP> load_whole(const storage_t<E>* row, i32 first, i32 length, const Along& steps) {
-  if constexpr (MODE == PIECES) return load<true, E, GROUP, ONCE>(row + steps.in_pieces(first), 0, GROUP);
-  else return load<true, E, GROUP, ONCE>(row, first, length);
+  if constexpr (MODE == PIECES) {
+    return load<true, E, GROUP, ONCE>(row + steps.in_pieces(first), 0, GROUP);
+  } else if constexpr (MODE == PIECES_OF_HALVES) {
+    ShareWords<E> share;
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      reinterpret_cast<Lanes<E, GROUP / 2>*>(share.w)[i] =
+          load<true, E, GROUP / 2, ONCE>(row + steps.in_pieces(first + i * (GROUP / 2)), 0, GROUP / 2);
+    return reinterpret_cast<const Lanes<E, GROUP>&>(share);
+  } else {
+    return load<true, E, GROUP, ONCE>(row, first, length);
+  }
 }
 
 // Whether `columns` operands that rows share, of so many bits an element together, are read with them: few rows would
@@ -101,12 +126,6 @@ __device__ inline void shifted(u32* to, const u32* from, u32 skip) {
     to[i] = UNIT_BYTES < 4 ? __funnelshift_r(v[word + i], v[word + i + 1], skip * 8) : v[word + i];
 }
 
-// A share as the words that it takes: what a branch may change of it must not be its elements, or compilers take the
-// words of the usual case apart before the branch, and wait for them there.
-template <typename E> struct alignas(Lanes<E, GROUP>) ShareWords {
-  u32 w[sizeof(Lanes<E, GROUP>) / 4];
-};
-
 // CHUNKS shares that a thread holds of a row, on their way from memory from `load` to `arrive`; what lies beyond the
 // row is anything. Of a packed operand, `steps` count bytes.
 template <int MODE, typename E, int THREADS, int CHUNKS> struct Own {
@@ -129,6 +148,9 @@ template <int MODE, typename E, int THREADS, int CHUNKS> struct Own {
         words[chunk] = reinterpret_cast<const ShareWords<E>&>(share);
       } else if constexpr (in_whole_shares(MODE)) {
         lanes[chunk] = load_whole<MODE, E, ONCE>(row, first, length, steps);
+      } else if constexpr (MODE == BESIDE) {  // beyond the end, the last element again: loads on a condition would wait
+#pragma unroll
+        for (int i = 0; i < GROUP; ++i) lanes[chunk].data[i] = *steps.beside(row, min(first + i, length - 1));
       } else {
 #pragma unroll
         for (int unit = 0; unit < V::units; ++unit)
@@ -409,6 +431,15 @@ __device__ inline void keep(
     store<true, E, GROUP>(row, first, lanes);
   } else if constexpr (MODE == PIECES) {
     store<true, E, GROUP>(row + steps.in_pieces(i32(first)), 0, lanes);
+  } else if constexpr (MODE == PIECES_OF_HALVES) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      store<true, E, GROUP / 2>(
+          row + steps.in_pieces(i32(first) + i * (GROUP / 2)), 0, reinterpret_cast<const Lanes<E, GROUP / 2>*>(&lanes)[i]);
+  } else if constexpr (MODE == BESIDE) {
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i)
+      if (first + i < length) *steps.beside(row, i32(first) + i) = lanes.data[i];
   } else if constexpr (MODE == UNIT) {
     store_some<false, E, GROUP>(row, first, length, lanes);
   } else {
@@ -467,11 +498,11 @@ template <typename E, int LANES, int SHARES> struct Stretch {
     put(lane, share, reinterpret_cast<const ShareWords<E>&>(lanes), left);
   }
 
-  // All threads at once; the stretch begins at an element of a row in pieces, and `count` elements of it exist. WHOLE:
-  // pieces are of whole shares; else lanes store elements one by one.
-  template <bool WHOLE> __device__ void store_pieces(
+  // All threads at once; the stretch begins at an element of a row in pieces, and `count` elements of it exist. WORDS:
+  // pieces are of whole words; else lanes store elements one by one.
+  template <bool WORDS> __device__ void store_pieces(
       storage_t<E>* row, i32 first, i32 count, const Along& steps, int lane) const {
-    using Part = typename word<WHOLE ? width : unit>::type;
+    using Part = typename word<WORDS ? smaller(width, unit * GROUP / 2) : unit>::type;
     constexpr int each = int(sizeof(Part)) / unit;  // elements
     wait();
 #pragma unroll

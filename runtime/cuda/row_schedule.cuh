@@ -82,8 +82,9 @@ template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct R
   // The same for a row that is held while its reductions wait.
   static __device__ constexpr int waiting() {
     if (PICKS) return REGISTERS / (BLOCK * PICKS_REGISTERS);
-    constexpr int apart = MODE == PIECES_UNALIGNED ? 32 * Operands::arrays : 0;  // elements come in a register each
-    if (in_whole_shares(MODE) || MODE == PIECES_UNALIGNED || STAGED)
+    constexpr bool singly = MODE == PIECES_UNALIGNED || MODE == BESIDE;  // elements come in a register each
+    constexpr int apart = singly ? 32 * Operands::arrays : 0;
+    if (in_whole_shares(MODE) || singly || STAGED)
       return blocks_of(
           THREADS, CHUNKS, larger(P::LIVE_BITS, apart), ROW_REGISTERS + ROW_VALUE_REGISTERS * most_values(Passes()));
     return blocks_unaligned(

@@ -74,7 +74,7 @@ template <typename P, int S, int MODE> struct OutputAlong {
 // All inputs and outputs of a thread, and the groups of them that it works on.
 template <typename P, int MODE, typename N, typename S> struct OperandsAlongOf;
 template <typename P, int MODE, int... N, int... S> struct OperandsAlongOf<P, MODE, Seq<N...>, Seq<S...>> {
-  static constexpr int TURNS = turns_along<P>();
+  static constexpr int TURNS = turns_along<P, MODE>();
   using Groups = Tuple<typename InputAlong<P, N, MODE>::template Groups<TURNS>...>;
   using Stored = Tuple<Lanes<stored_element<P, S>, GROUP>...>;
   static constexpr int bytes = (OutputAlong<P, S, MODE>::bytes + ... + 0);
@@ -134,7 +134,7 @@ template <typename P, int... X> struct FoundExtremesOf<P, Seq<X...>> {
   template <int MODE, typename Groups>
   __device__ void add(const Groups& groups, const SplitAlong& split, i32 start) {
 #pragma unroll
-    for (int t = 0; t < turns_along<P>(); ++t) {
+    for (int t = 0; t < turns_along<P, MODE>(); ++t) {
       const i32 left = split.size - start - t * split.apart;
       if (left <= 0) break;
       (get<X>(found).add(
@@ -182,7 +182,7 @@ __device__ inline bool seek_extreme(
     void* scratch) {
   constexpr int raw = extreme_at<P, 0>::raw;
   const auto& input = args.template elements<raw>();
-  return seek_in_split<typename extreme_at<P, 0>::How, MODE, element_in<P, raw>, turns_along<P>(), SplitTraits<P>::once>(
+  return seek_in_split<typename extreme_at<P, 0>::How, MODE, element_in<P, raw>, turns_along<P, MODE>(), SplitTraits<P>::once>(
       get<0>(total), get<raw>(operands.inputs).row, split.begin, split.own, split.apart, split.size, split.turns,
       args.rows,
       input.reach, input.array, reinterpret_cast<u32*>(scratch));

@@ -321,6 +321,38 @@ __device__ inline void shift_all(Lanes<E, GROUP> (&lanes)[COUNT], const u32 (&ar
     shifted<WORD, A::bytes / 4, A::width, A::unit>(reinterpret_cast<u32*>(lanes[i].data), around[i], skip);
 }
 
+// The same of rows that lie along two axes: lanes side by side load elements side by side, and hand each other their
+// groups by way of shared memory. All threads at once.
+template <typename E, int COUNT>
+__device__ inline void split_shares_in_pieces(
+    Lanes<E, GROUP> (&lanes)[COUNT], const storage_t<E>* row, i64 begin, i32 first, i32 apart, i32 size,
+    const Reduction& rows, const Reach& reach) {
+  __shared__ alignas(16) Lanes<E, GROUP> memory[SPLIT_THREADS];
+  const Divide& piece = rows.along.extent[AXES - 1];
+  const i64 step = reach.along.of[AXES - 1], back = reach.along.of[AXES - 2] - piece.divisor * step;
+  const i32 lane = threadIdx.x % 32, start = first - lane * (GROUP - 1);
+  storage_t<E> each[COUNT][GROUP];
+#pragma unroll
+  for (int turn = 0; turn < COUNT; ++turn)
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) {
+      const i32 index = start + turn * apart + i * 32;
+      if (index < size) {
+        const i32 element = i32(begin) + index;
+        each[turn][i] = row[element * step + piece(element) * back];
+      }
+    }
+  Lanes<E, GROUP>* const own = memory + threadIdx.x - lane;
+#pragma unroll
+  for (int turn = 0; turn < COUNT; ++turn) {
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) own->data[i * 32 + lane] = each[turn][i];
+    __syncwarp();
+    lanes[turn] = own[lane];
+    __syncwarp();
+  }
+}
+
 // Groups of the elements of a row's segment, which begins at `begin` and has `size`: `apart` elements from each other,
 // those of them that begin in it; what lies beyond it is anything. All loads are on their way before the first is used.
 template <int MODE, typename E, int COUNT, bool ONCE>
@@ -339,6 +371,8 @@ __device__ inline void split_shares(
     for (int i = 0; i < COUNT; ++i)
       if (first + i * apart < size) lanes[i] = load<true, E, GROUP, ONCE>(row + at[i], 0, GROUP);
   } else if constexpr (MODE == STEPPED) {
+    if constexpr (!IS_PLACE<E>)
+      if (rows.are_two(rows.along, begin + size)) return split_shares_in_pieces(lanes, row, begin, first, apart, size, rows, reach);
 #pragma unroll
     for (int turn = 0; turn < COUNT; ++turn) {
       lanes[turn] = {};

@@ -24,11 +24,12 @@ template <typename P> using SplitTraits = SplitTraitsOf<P, reductions_of<P>>;
 
 // Groups along a row that a thread loads at once. Fewer wide ones beside outputs,
 // which take registers too.
-template <typename P> __device__ constexpr int turns_along() {
+template <typename P, int MODE> __device__ constexpr int turns_along() {
   using Traits = SplitTraits<P>;
+  constexpr int most = MODE == STEPPED ? ACCUMULATOR_GROUPS : SPLIT_ALONG_TURNS;  // elements come in a register each
   if (Traits::indices && !Traits::extremes) 
     return larger(2, turns_of(Traits::bits, SPLIT_ALONG_INDEX_BITS, SPLIT_ALONG_INDEX_TURNS));
-  return larger(Traits::stores ? 1 : 2, turns_of(Traits::bits, SPLIT_ALONG_BITS, SPLIT_ALONG_TURNS));
+  return larger(Traits::stores ? 1 : 2, turns_of(Traits::bits, SPLIT_ALONG_BITS, most));
 }
 // Groups of each of its rows beside each other: more where few bytes would be under way. Elements of less than a word
 // that are loaded one by one take a register each, which moments leave no room for. Of slabs there are few threads.
@@ -52,8 +53,8 @@ template <typename P, int LANES, int LIE> __device__ constexpr bool asks_ahead()
 template <typename P, int MODE> __device__ constexpr int blocks_along() {
   using Traits = SplitTraits<P>;
   if (Traits::stores) return 1;
-  if (MODE == WHOLE && !Traits::wide) return SPLIT_ROOM_LIGHT;
-  return MODE == UNIT ? SPLIT_ROOM : 1;
+  if (MODE == WHOLE) return Traits::wide ? 1 : SPLIT_ROOM_LIGHT;
+  return SPLIT_ROOM;
 }
 template <typename P, int LANES, bool ALIGNED> __device__ constexpr int blocks_across() {
   using Traits = SplitTraits<P>;

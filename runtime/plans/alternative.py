@@ -90,12 +90,13 @@ class PlanWithAlternative(Plan):
         if self.operation.holds_alone:
             return self._held_geometry(checked)
         several = prod(self._extents[1]) > 1  # a row of one element has no neighbours
-        if self._stripes is not None and several and self._lie_apart(checked):
+        geometry = super()._geometry(checked)
+        variant = geometry.variant
+        beside = isinstance(variant, RowVariant) and variant.mode is RowMode.BESIDE
+        if self._stripes is not None and several and not beside and self._lie_apart(checked):
             held = self._stripes.geometry(layouts(self, checked))
             if held is not None:
                 return held
-        geometry = super()._geometry(checked)
-        variant = geometry.variant
         if isinstance(variant, ClusterVariant):
             idle, apart = self._is_long(variant.blocks), False
         elif isinstance(variant, RowVariant):

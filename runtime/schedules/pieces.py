@@ -61,11 +61,15 @@ class PieceKernels(RowKernels):
         inner = rows.inner
         if len(inner) > 2 or any(inner[-1].strides[position] != 1 for position in own):
             return None
-        whole = layouts.aligned and inner[-1].extent % GROUP == 0
-        for position in own:
-            word = min(128, GROUP * self.bits[arrays[position]])
-            steps = [axis.strides[position] for axis in (*rows.axes, *inner[:-1]) if axis.extent > 1]
-            whole = whole and not any(step * self.bits[arrays[position]] % word for step in steps)
-        if whole:
-            return RowMode.PIECES
+        for mode, part in ((RowMode.PIECES, GROUP), (RowMode.PIECES_OF_HALVES, GROUP // 2)):
+            if layouts.aligned and rows.length % GROUP == 0 and self._in_parts(arrays, own, rows, part):
+                return mode
         return RowMode.PIECES_UNALIGNED if len(inner) > 1 and inner[-1].extent >= _SHORTEST else None
+
+    def _in_parts(self, arrays: Sequence[int], own: Sequence[int], rows: Rows, part: int) -> bool:
+        """Whether pieces are of a multiple of so many elements, and begin at words of so many."""
+        if rows.inner[-1].extent % part:
+            return False
+        axes = [axis for axis in (*rows.axes, *rows.inner[:-1]) if axis.extent > 1]
+        bits = [(position, self.bits[arrays[position]]) for position in own]
+        return not any(axis.strides[at] * each % min(128, part * each) for axis in axes for at, each in bits)

@@ -14,6 +14,7 @@ from skuda.schedules import abi
 from skuda.schedules.abi import AXES, INNER
 from skuda.schedules.axes import Axis, merged, step_along
 from skuda.schedules.geometry import SEVERAL_KERNELS, Geometry, KernelGeometry, Layouts, divisions, outer_of
+from skuda.schedules.reduced_rows import extents_of
 from skuda.schedules.row_variants import (
     CLUSTER_SEGMENTS,
     FEW_ROWS,
@@ -29,6 +30,7 @@ from skuda.schedules.split_reduction import SplitReductionKernels
 from skuda.schedules.variant import TUNED, RowMode
 
 RESERVED = 1 << 10  # bytes of shared memory that a block takes for itself
+_MOST_STEP = 1 << 31  # bytes along a row that lies beside others, which are counted in 32 bits
 _RUN_AXES = 2  # of a row, that what its neighbours share lies along: row_moves.cuh's share_of_runs
 
 
@@ -111,6 +113,7 @@ class RowKernels(KernelGeometry):
         if operation.analysis.draws:
             self.few_spread_threads = self.few_threads
         self._of_few = [each for each in self._variants if each.kernel == FEW_ROWS]
+        self._beside = [each for each in self._variants if each.mode is RowMode.BESIDE]
         clusters = cluster_variants(operation)
         self._clusters = {mode: [each for each in clusters if each.mode is mode] for mode in RowMode}
         columns = zip(self.operation.operands, self.vectors, self.full, strict=True)
@@ -130,6 +133,8 @@ class RowKernels(KernelGeometry):
         """The launch that serves operands which lie so."""
         if self.packed and (reason := self.bytes_shared()):
             raise Unsupported(f"{self.operation.class_name}Plan: {reason}")
+        if beside := self._beside and self._geometry_beside(layouts):
+            return beside
         split = self.split.geometry(layouts) if self.split else None
         if split is not None:
             return split
@@ -153,6 +158,27 @@ class RowKernels(KernelGeometry):
         if variant is None:
             return SEVERAL_KERNELS
         return Geometry(variant, -(-count // variant.rows), head, strides, variant.block)
+
+    def _geometry_beside(self, layouts: Layouts) -> Geometry | None:
+        """The launch where rows are short, and neighbours in memory belong to different ones: a thread has a row."""
+        length = prod([size for name in self.along for size in extents_of(self.sizes[name])])
+        variant = next((each for each in self._beside if length <= each.elements), None)
+        if variant is None or length < 2:
+            return None
+        arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
+        operands = [self.operation.operands[index] for index in arrays]
+        try:
+            rows = self.rows_of(operands, [layouts.strides[index] for index in arrays])
+        except Unsupported:
+            return None
+        own = [position for position, index in enumerate(arrays) if self.full[index]]
+        if len(rows.inner) != 1 or not rows.axes or any(rows.axes[-1].strides[position] != 1 for position in own):
+            return None
+        steps = [rows.inner[0].strides[position] * self.bits[arrays[position]] // 8 for position in own]
+        if any(abs(step) >= _MOST_STEP for step in steps):
+            return None
+        grid = -(-rows.count // variant.rows)
+        return Geometry(variant, grid, rows.head, self.strides_of(operands, arrays, rows), variant.block)
 
     def _few(self, elements: int, count: int) -> RowVariant | None:
         """The schedule of few rows with so many elements, if so many rows are few."""

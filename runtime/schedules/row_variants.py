@@ -80,6 +80,8 @@ class RowVariant(Variant):
     @property
     def accumulators(self) -> int:
         """Accumulators of a thread; as in runtime/cuda/reduce.cuh."""
+        if self.threads == 1:
+            return self.chunks
         return 2 if self.keep and self.chunks > ACCUMULATOR_GROUPS and self.threads < MOST_ACCUMULATORS else 1
 
 
@@ -129,6 +131,12 @@ class SplitVariant(Variant):
         return self.lanes
 
 
+# Short rows that lie beside each other, where stripes may hold them too: a thread has a row to itself, with all of its
+# accumulators, which have a group each.
+_BESIDE = tuple(
+    RowVariant("row", RowMode.BESIDE.layout, f"x{chunks}{RowMode.BESIDE.suffix}", 1, chunks, True, RowMode.BESIDE)
+    for chunks in (1, 2, 3, 4)
+)
 FINISH = SplitVariant("finish", Layout.STRIDED)  # what joins slabs, of the operation of the sums
 _CLUSTERS = tuple(
     ClusterVariant("cluster", mode.layout, mode.suffix, blocks, mode)
@@ -136,7 +144,8 @@ _CLUSTERS = tuple(
     for blocks in TUNED.clusters
 )
 _CLUSTERS_OF_PIECES = tuple(
-    ClusterVariant("cluster", RowMode.PIECES.layout, RowMode.PIECES.suffix, blocks, RowMode.PIECES)
+    ClusterVariant("cluster", mode.layout, mode.suffix, blocks, mode)
+    for mode in (RowMode.PIECES, RowMode.PIECES_OF_HALVES)
     for blocks in TUNED.clusters
     if blocks <= PORTABLE_CLUSTER
 )
@@ -158,8 +167,9 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     if operation.holds_alone:
         return tuple([variant for variant in found if variant.keep and variant.mode is not RowMode.STEPPED])
     if not split_variants(operation, types):
-        few = takes_few_rows(operation)
-        return _with_few(found, _most_spread(operation, types), analysis.draws) if few else found
+        if takes_few_rows(operation):
+            found = _with_few(found, _most_spread(operation, types), analysis.draws)
+        return (*found, *_BESIDE) if analysis.stripes and not operation.is_packed(types) else found
     last = operation.space[-1]
     if analysis.slabs or (last.name not in operation.along and not last.many):
         return ()
@@ -266,11 +276,12 @@ def piece_variants(operation: Operation, types: Types) -> tuple[RowVariant | Clu
     written = [operation.bits(operand, types) for operand in operation.outputs if operand.dims == operation.space]
     together = sum(bits) + sum(written)  # that a block has shared memory for, a group of each thread
     found: list[RowVariant | ClusterVariant] = []
-    for lie, least in ((RowMode.PIECES, 0), (RowMode.PIECES_UNALIGNED, 32)):  # bits that an element comes in
+    for lie in (RowMode.PIECES, RowMode.PIECES_OF_HALVES, RowMode.PIECES_UNALIGNED):
+        least = 0 if lie.whole_pieces else 32  # bits that an element comes in
         held = _row_variants(sum([max(least, each) for each in bits]), bool(operation.analysis.stack), False, False)
         for each in held:
             of_two = each.elements > GROUP and each.block * GROUP * together // 8 <= _EXCHANGED
-            if each.keep and each.mode is RowMode.WHOLE and (lie is RowMode.PIECES or of_two):
+            if each.keep and each.mode is RowMode.WHOLE and (lie.whole_pieces or of_two):
                 found.append(each.but(layout=lie.layout, suffix=f"{each.suffix}{lie.suffix}", mode=lie))
     return (*found, *cluster_variants(operation))
 

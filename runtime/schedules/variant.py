@@ -76,7 +76,14 @@ class RowMode(IntEnum):
     UNIT = 1  # neighbours
     STEPPED = 2  # some distance apart
     PIECES = 3  # as WHOLE, in pieces that lie along a second axis
-    PIECES_UNALIGNED = 4  # neighbours, in such pieces
+    PIECES_OF_HALVES = 4  # the same, in pieces of a multiple of half a GROUP
+    PIECES_UNALIGNED = 5  # neighbours, in such pieces
+    BESIDE = 6  # some distance apart, and neighbours in memory belong to different rows
+
+    @property
+    def whole_pieces(self) -> bool:
+        """Whether rows lie in pieces of whole words."""
+        return self in (RowMode.PIECES, RowMode.PIECES_OF_HALVES)
 
     @property
     def layout(self) -> Layout:
@@ -86,7 +93,7 @@ class RowMode(IntEnum):
     @property
     def suffix(self) -> str:
         """What the name of a schedule of such rows ends in, where there are several."""
-        return ("", "_unaligned", "_strided", "_pieces", "_pieces_unaligned")[self]
+        return ("", "_unaligned", "_strided", "_pieces", "_pieces_of_halves", "_pieces_unaligned", "_beside")[self]
 
 
 # Those of rows whatever they lie along; in pieces they have schedules of their own.

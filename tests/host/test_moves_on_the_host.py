@@ -94,7 +94,7 @@ def is_stripe(blocks: int):
     return lambda found: isinstance(found.variant, StripeVariant) and found.variant.blocks == blocks
 
 
-WHOLE, UNIT, STEPPED, PIECES, PIECES_UNALIGNED = RowMode
+WHOLE, UNIT, STEPPED, PIECES, PIECES_OF_HALVES, PIECES_UNALIGNED, BESIDE = RowMode
 MOVES = {
     "two accumulators a thread, of several warps": ("sum", ("f16",), is_row(WHOLE, 64, accumulators=2)),
     "two accumulators a thread, normalized": ("rms_norm", ("f16",), is_row(WHOLE, 64, accumulators=2)),
@@ -139,6 +139,17 @@ MOVES = {
     "a stripe that a cluster holds": ("softmax", ("f32",), is_stripe(8)),
     "pieces of whole shares": ("batch_norm_training", ("f32",), is_row(PIECES, 128)),
     "pieces of whole shares of half types": ("batch_norm_training_backward", ("f16",), is_row(PIECES, 16)),
+    "pieces of halves of shares": ("batch_norm_training", ("f16",), is_row(PIECES_OF_HALVES, 64)),
+    "pieces of halves of wide shares": ("batch_norm_training_backward", ("f32",), is_row(PIECES_OF_HALVES, 16)),
+    "pieces of halves, bytes": ("dynamic_quantize_per_channel", ("f16", "s8"), is_row(PIECES_OF_HALVES, 32)),
+    "pieces of halves that a cluster holds": ("batch_norm_training_backward", ("f16",), is_cluster(PIECES_OF_HALVES, 8)),
+    "short rows beside each other": ("softmax", ("f16",), is_row(BESIDE, accumulators=3)),
+    "sums of short rows beside each other": ("l2_normalize", ("f32",), is_row(BESIDE, accumulators=4)),
+    "gradients of short rows beside each other": ("log_softmax_backward", ("f16",), is_row(BESIDE, accumulators=2)),
+    "extremes of short rows beside each other": ("amax_backward", ("f32",), is_row(BESIDE, accumulators=3)),
+    "splits along pieces": ("sum", ("f16",), is_split("along", STEPPED)),
+    "moments along pieces": ("var", ("f32",), is_split("along", STEPPED)),
+    "indices along pieces": ("argmax", ("f16",), is_split("along", STEPPED)),
     "pieces of any length": ("batch_norm_training", ("f16",), is_row(PIECES_UNALIGNED, 64)),
     "pieces of any length, rows of a warp": ("batch_norm_training_backward", ("f32",), is_row(PIECES_UNALIGNED, 4)),
     "pieces of any length, bytes": ("dynamic_quantize_per_channel", ("f16", "s8"), is_row(PIECES_UNALIGNED, 128)),

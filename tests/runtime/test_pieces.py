@@ -87,13 +87,15 @@ def test_every_element_is_reached_once_and_in_its_row(plan_class, batch, channel
         ("f32", 32, 512, (28, 28), 0, "row1024x4_pieces"),
         ("f16", 32, 512, (28, 28), 0, "row512x8_pieces"),
         ("f16", 32, 512, (28, 28), 2, "row1024x4_pieces_unaligned"),  # the arrays begin at an odd element
-        ("f16", 32, 1024, (14, 14), 0, "row256x4_pieces_unaligned"),  # 196 is no multiple of eight
+        ("f16", 32, 1024, (14, 14), 0, "row256x4_pieces_of_halves"),  # 196 is a multiple of four
         ("f32", 32, 2048, (7, 7), 0, "row64x4_pieces_unaligned"),
         ("f32", 32, 256, (56, 56), 0, "cluster8_pieces"),
         ("f32", 32, 256, (55, 55), 0, "stages"),  # clusters copy whole shares
         ("f32", 1, 64, (256, 256), 0, "cluster8_pieces"),
         ("f16", 32, 64, (112, 112), 0, "stages"),  # too long for two blocks of a cluster on each multiprocessor
-        ("f32", 64, 256, (2, 2), 0, "row8x4_pieces_unaligned"),
+        ("f32", 64, 256, (2, 2), 0, "row8x4_pieces_of_halves"),
+        ("f16", 2, 5, (3, 7), 0, "row4x4_pieces_unaligned"),
+        ("f16", 3, 5, (4,), 0, "row4x1_pieces_unaligned"),  # rows of twelve elements
         ("f32", 64, 256, (), 0, "stages"),  # neighbours belong to different channels
     ],
 )

@@ -364,7 +364,8 @@ def _lengths_of_pieces(operation: Operation, variant: RowVariant | ClusterVarian
     else:
         most = variant.elements
         rest = {RowMode.PIECES: 0, RowMode.PIECES_OF_HALVES: -GROUP // 2}.get(variant.mode, -3)
-        lengths, single = (most // 2 + rest, most // 2 - GROUP + rest, most // 3 // GROUP * GROUP + rest, most // 2, most), (3, 37)
+        half, third = most // 2, most // 3 // GROUP * GROUP
+        lengths, single = (half + rest, half - GROUP + rest, third + rest, half, most), (3, 37)
     pieces = tuple([(each,) for each in lengths if each > 3])
     before, behind = ((2,), (4,), (3,), *[()] * (variant.mode is RowMode.PIECES)), pieces
     first, last = operation.along[0], operation.along[-1]

@@ -142,7 +142,7 @@ MOVES = {
     "pieces of halves of shares": ("batch_norm_training", ("f16",), is_row(PIECES_OF_HALVES, 64)),
     "pieces of halves of wide shares": ("batch_norm_training_backward", ("f32",), is_row(PIECES_OF_HALVES, 16)),
     "pieces of halves, bytes": ("dynamic_quantize_per_channel", ("f16", "s8"), is_row(PIECES_OF_HALVES, 32)),
-    "pieces of halves that a cluster holds": ("batch_norm_training_backward", ("f16",), is_cluster(PIECES_OF_HALVES, 8)),
+    "halves that a cluster holds": ("batch_norm_training_backward", ("f16",), is_cluster(PIECES_OF_HALVES, 8)),
     "short rows beside each other": ("softmax", ("f16",), is_row(BESIDE, accumulators=3)),
     "sums of short rows beside each other": ("l2_normalize", ("f32",), is_row(BESIDE, accumulators=4)),
     "gradients of short rows beside each other": ("log_softmax_backward", ("f16",), is_row(BESIDE, accumulators=2)),

@@ -185,8 +185,10 @@ class Call:
             stripes.variants = (held,) if held else ()
             stripes.few, stripes.least = 1 << 40 if held and held.narrow else 0, 0
         if (pieces := getattr(plan, "_pieces", None)) is not None:
-            pieces.variants = () if given.held is None or isinstance(given.held, StripeVariant) else (given.held,)
-            pieces.few_blocks = 0
+            held = None if isinstance(given.held, StripeVariant) else given.held
+            rows = [each for each in pieces.variants if isinstance(held, RowVariant) and each.kernel == held.kernel]
+            pieces.variants = tuple([each for each in rows if each.mode is held.mode]) or ((held,) if held else ())
+            pieces.few_blocks = 0 if given.crowded else 1 << 40
         return plan
 
     def variant(self):

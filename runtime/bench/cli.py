@@ -52,7 +52,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument("--quick", action="store_true", help="fewer shapes and fewer runs of each")
     parser.add_argument(
         "--models", action="store_true",
-        help="rows as wide as those of language models, of bf16 and f32, in place of the suite's shapes",
+        help="the shapes of language models and of image models, of bf16 and f32, in place of the suite's",
     )  # fmt: skip
     parser.add_argument(
         "--drawn", metavar="COUNT", type=int, default=0,

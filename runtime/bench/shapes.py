@@ -116,6 +116,12 @@ MODELS = (
     Shape((16384, 5120)), Shape((8192, 2880)), Shape((16384, 1536)), Shape((4096, 12288)), Shape((4096, 7169)),
     Shape((1024, 50257)), Shape((128, 7168)), Shape((16, 5120)), Shape((1, 7168)),
 )  # fmt: skip
+# Images of the layers of a ResNet-50, whose channels are an axis in the middle, the last of which lie in pieces of odd
+# lengths; and few classes of many pixels.
+IMAGES = Shape((32, 256, 56 * 56)), Shape((32, 512, 28 * 28)), Shape((32, 1024, 14 * 14)), Shape((32, 2048, 7 * 7))
+CLASSES = Shape((8, 21, 512 * 512))
+# Groups of channels of a diffusion model's layers.
+GROUPS_OF_CHANNELS = Shape((8, 32, 10, 64 * 64)), Shape((8, 32, 20, 32 * 32)), Shape((8, 32, 40, 16 * 16))
 MODEL_ELEMENTS = ("bf16", "f32")
 # All that is measured of element types but the two that say most, a wide one and a half one; also a quick run, and of
 # operations whose kernels have the structure of another's.
@@ -179,9 +185,18 @@ def of_maps(operation: Operation) -> Iterator[Shape]:
 
 
 def of_models(operation: Operation) -> Iterator[tuple[Shape, dict[str, int]]]:
-    """The shapes of models' rows, of an operation that takes rows along the last axis or each element by itself."""
+    """The shapes of models: images, of an operation with an axis of channels; rows, of one that takes rows along the
+    last axis or each element by itself."""
     grouped = any(attribute.type == "size" for attribute in operation.attributes)
-    if not grouped and (not operation.reduces or _takes_rows(operation)):
+    axis, space = operation.axis, operation.space
+    many = [dim.many for dim in space]
+    if operation.chooses_axes:
+        yield CLASSES, {axis.name: 1}
+    if axis is not None and many == [True, False, True] and space[1].name == axis.axis_of:
+        yield from ((shape, {axis.name: 1}) for shape in IMAGES)
+    elif operation.reduces and many in ([False, False, True], [False, False, False, True]):
+        yield from ((shape, {}) for shape in (IMAGES if len(many) == 3 else GROUPS_OF_CHANNELS))
+    elif not grouped and (not operation.reduces or _takes_rows(operation)):
         for shape in MODELS:
             yield Shape(fitted(shape.extents, operation), shape.layout), {}
 

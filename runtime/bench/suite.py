@@ -285,7 +285,7 @@ def cases(
             few of f32 and f16.
         elements: element types, measured at all of these shapes; all if empty.
         quick: fewer shapes, and one group size.
-        models: rows as wide as those of language models in place of the suite's shapes, of bf16 and f32 if no
+        models: the shapes of language models and of image models in place of the suite's, of bf16 and f32 if no
             element type is named.
 
     Raises:

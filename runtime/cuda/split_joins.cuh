@@ -202,7 +202,7 @@ __device__ inline bool seek_in_split(
   }
   auto again = [&](i32 at) {
     Lanes<E, GROUP> group[1];
-    split_shares<MODE, E, 1, false>(group, row, begin, at, apart, size, rows, reach, origin);
+    split_shares<MODE, E, 1, false, false>(group, row, begin, at, apart, size, rows, reach, origin);
     return repeated(group[0], size - at);
   };
   if (__builtin_expect(is_nan(best), 0)) {

@@ -355,7 +355,8 @@ __device__ inline void split_shares_in_pieces(
 
 // Groups of the elements of a row's segment, which begins at `begin` and has `size`: `apart` elements from each other,
 // those of them that begin in it; what lies beyond it is anything. All loads are on their way before the first is used.
-template <int MODE, typename E, int COUNT, bool ONCE>
+// TOGETHER: all threads of a warp come here at once.
+template <int MODE, typename E, int COUNT, bool ONCE, bool TOGETHER = true>
 __device__ inline void split_shares(
     Lanes<E, GROUP> (&lanes)[COUNT], const storage_t<E>* row, i64 begin, i32 first, i32 apart, i32 size,
     const Reduction& rows, const Reach& reach, const storage_t<E>* origin) {
@@ -371,8 +372,9 @@ __device__ inline void split_shares(
     for (int i = 0; i < COUNT; ++i)
       if (first + i * apart < size) lanes[i] = load<true, E, GROUP, ONCE>(row + at[i], 0, GROUP);
   } else if constexpr (MODE == STEPPED) {
-    if constexpr (!IS_PLACE<E>)
-      if (rows.are_two(rows.along, begin + size)) return split_shares_in_pieces(lanes, row, begin, first, apart, size, rows, reach);
+    if constexpr (TOGETHER && !IS_PLACE<E>)
+      if (rows.are_two(rows.along, begin + size))
+        return split_shares_in_pieces(lanes, row, begin, first, apart, size, rows, reach);
 #pragma unroll
     for (int turn = 0; turn < COUNT; ++turn) {
       lanes[turn] = {};

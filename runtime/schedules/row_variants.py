@@ -272,18 +272,23 @@ def piece_variants(operation: Operation, types: Types) -> tuple[RowVariant | Clu
     where images follow each other. The smallest first; none of packed elements."""
     if not operation.analysis.pieces or operation.is_packed(types):
         return ()
-    bits = [operation.bits(operand, types) for operand in operation.read if operand.dims == operation.space]
+    read = tuple([operation.bits(operand, types) for operand in operation.read if operand.dims == operation.space])
     written = [operation.bits(operand, types) for operand in operation.outputs if operand.dims == operation.space]
-    together = sum(bits) + sum(written)  # that a block has shared memory for, a group of each thread
-    found: list[RowVariant | ClusterVariant] = []
+    return _piece_variants(read, sum(written), bool(operation.analysis.stack)) + cluster_variants(operation)
+
+
+@cache
+def _piece_variants(read: tuple[int, ...], written: int, costly: bool) -> tuple[RowVariant, ...]:
+    """Those of rows that a block holds, of inputs and outputs of so many bits an element."""
+    found = []
     for lie in (RowMode.PIECES, RowMode.PIECES_OF_HALVES, RowMode.PIECES_UNALIGNED):
         least = 0 if lie.whole_pieces else 32  # bits that an element comes in
-        held = _row_variants(sum([max(least, each) for each in bits]), bool(operation.analysis.stack), False, False)
-        for each in held:
-            of_two = each.elements > GROUP and each.block * GROUP * together // 8 <= _EXCHANGED
+        for each in _row_variants(sum([max(least, bits) for bits in read]), costly, False, False):
+            exchanged = each.block * GROUP * (sum(read) + written) // 8
+            of_two = each.elements > GROUP and exchanged <= _EXCHANGED
             if each.keep and each.mode is RowMode.WHOLE and (lie.whole_pieces or of_two):
                 found.append(each.but(layout=lie.layout, suffix=f"{each.suffix}{lie.suffix}", mode=lie))
-    return (*found, *cluster_variants(operation))
+    return tuple(found)
 
 
 def split_variants(operation: Operation, types: Types) -> tuple[SplitVariant, ...]:

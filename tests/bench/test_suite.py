@@ -196,10 +196,23 @@ def test_rows_of_models():
     """Each is as wide as a model, of two types, and none is scaled to another width."""
     cases = suite.cases(CATALOG, ["rms_norm", "silu_mul", "sum"], models=True)
     assert {each.element for each in cases} == {"bf16", "f32"}
-    assert {each.shape for each in cases} == {*shapes.MODELS}
+    assert {each.shape for each in cases} == {*shapes.MODELS, shapes.CLASSES}
     assert {each.operation.function for each in cases} >= {"rms_norm_backward", "silu_mul", "sum"}
     assert [each.element for each in suite.cases(CATALOG, ["silu_mul"], ["f16"], models=True)][0] == "f16"
     assert not suite.cases(CATALOG, ["dynamic_quantize_per_group"], models=True)
+
+
+def test_images_of_models():
+    """Channels are an axis in the middle, which a call names, or which an operation says."""
+    of = {
+        name: suite.cases(CATALOG, [name], ["bf16"], models=True)
+        for name in ("batch_norm_training", "prelu", "instance_norm", "group_norm")
+    }
+    named = [each for name in ("batch_norm_training", "prelu") for each in of[name]]
+    assert {(each.shape, each.variant) for each in named} == {(shape, "axis 1") for shape in shapes.IMAGES}
+    assert {each.shape for each in of["instance_norm"]} == {*shapes.IMAGES}
+    assert {each.shape for each in of["group_norm"]} == {*shapes.GROUPS_OF_CHANNELS}
+    assert all(each.bytes for cases in of.values() for each in cases)
 
 
 def test_rows_drawn_at_random():

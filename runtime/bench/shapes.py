@@ -192,7 +192,7 @@ def of_models(operation: Operation) -> Iterator[tuple[Shape, dict[str, int]]]:
     many = [dim.many for dim in space]
     if operation.chooses_axes:
         yield CLASSES, {axis.name: 1}
-    if axis is not None and many == [True, False, True] and space[1].name == axis.axis_of:
+    if axis is not None and not grouped and many == [True, False, True] and space[1].name == axis.axis_of:
         yield from ((shape, {axis.name: 1}) for shape in IMAGES)
     elif operation.reduces and many in ([False, False, True], [False, False, False, True]):
         yield from ((shape, {}) for shape in (IMAGES if len(many) == 3 else GROUPS_OF_CHANNELS))

@@ -309,8 +309,8 @@ MUTATIONS = (
     ),
     Mutation(
         CUDA + "reduce.cuh",
-        "return chunks > ACCUMULATOR_GROUPS && threads < ACCUMULATORS ? 2 : 1;",
-        "return 1;",
+        ": chunks > ACCUMULATOR_GROUPS && threads < ACCUMULATORS ? 2 : 1;",
+        ": 1;",
         where(HOST, "order_of_a_sum"),
         "the order of a sum, where threads have two accumulators",
     ),
@@ -435,8 +435,8 @@ MUTATIONS = (
     ),
     Mutation(
         CUDA + "cluster.cuh",
-        "if (MODE != WHOLE && count < GROUP) cut<How>(group, count);",
-        "if (MODE != WHOLE && count < GROUP / 2) cut<How>(group, count);",
+        "if (!in_whole_shares(MODE) && count < GROUP) cut<How>(group, count);",
+        "if (!in_whole_shares(MODE) && count < GROUP / 2) cut<How>(group, count);",
         moves("eight blocks, misaligned", "eight blocks, misaligned half types"),
         "a reduction takes an element that the row does not have",
     ),

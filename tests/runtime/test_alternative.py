@@ -94,8 +94,10 @@ def addresses(shape: tuple[int, ...]) -> np.ndarray:
         ((4096, 512), 0, "stripe"),
         ((16384, 512), 0, "stages"),  # a block would be alone on a multiprocessor
         ((128, 32768), 0, "stripe"),
-        ((8, 21, 65536), 1, "stripe"),
-        ((8, 21, 65535), 1, "stages"),  # not in whole vectors
+        ((8, 21, 65536), 1, "row"),  # a thread has each
+        ((8, 32, 65535), 1, "row"),
+        ((8, 33, 65536), 1, "stripe"),
+        ((8, 33, 65535), 1, "stages"),  # not in whole vectors
         ((1 << 25,), 0, "stages"),
         ((32768,), 0, "row"),
         ((40, 1 << 20), 1, "stages"),
@@ -103,6 +105,7 @@ def addresses(shape: tuple[int, ...]) -> np.ndarray:
         ((1, 1 << 20), 0, "row"),
         ((1 << 20, 1), 1, "row"),
         ((1 << 20, 3), 0, "stages"),
+        ((2, 1 << 20), 0, "row"),
     ],
 )
 def test_structure_says_which(shape, axis, expected):

@@ -82,7 +82,8 @@ def steps_to(slots, position: int) -> int:
 
 
 def problem_of(plan_class, rng: random.Random):
-    """A plan, and an array of addresses for each operand: contiguous, permuted, stepped or padded."""
+    """A plan, and an array of addresses for each operand: contiguous, permuted, stepped or padded, or with rows beside
+    each other."""
     operation = plan_class.operation
     types = rng.choice([t for t in operation.combinations if not any(DTYPES[w].packed for w in t.values())])
     single = [1, 8, 13, 40] if sum(not dim.many for dim in operation.dims) < 3 else [1, 3, 8]
@@ -93,12 +94,15 @@ def problem_of(plan_class, rng: random.Random):
     sizes |= {a.name: rng.choice([1, 4, 7, 8, 50]) for a in operation.attributes if a.type == "size"}
     elements = {field: types[letter] for letter, field in operation.element_fields.items()}
     plan = plan_class.select(plan_class.descriptor_type(**sizes, **elements), preference=BackendKind.REFERENCE)
-    how = rng.choice(["contiguous", "contiguous", "permuted", "stepped", "padded"])
-    return plan, {
-        operand.name: addresses(plan.stored[index], rng, how)
-        for index, operand in enumerate(operation.operands)
-        if operand.dims
-    }
+    how = rng.choice(["contiguous", "contiguous", "permuted", "stepped", "padded", "beside"])
+    arrays = {}
+    for index, operand in enumerate(operation.operands):
+        shape = plan.stored[index]
+        if how == "beside" and shape:  # rows along the last axis
+            arrays[operand.name] = np.moveaxis(addresses((shape[-1], *shape[:-1]), rng, "contiguous"), 0, -1)
+        elif operand.dims:
+            arrays[operand.name] = addresses(shape, rng, "contiguous" if how == "beside" else how)
+    return plan, arrays
 
 
 def expected(plan, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -169,7 +173,7 @@ def test_every_element_is_reached_once_and_in_its_row(plan_class):
         found = sorted(tuple(at[name] for name in names) for _, _, at in reached(geometry, names, runs, read))
         every = sorted(zip(*(wanted[name].ravel().tolist() for name in names), strict=True))
         assert found == every, (operation.function, plan.sizes, names)
-        if geometry.variant.mode is not RowMode.STEPPED:
+        if geometry.variant.mode not in (RowMode.STEPPED, RowMode.BESIDE):
             assert_spans_are_inside(operation, plan, geometry, wanted, runs)
     variants = row_variants(operation, plan.types) or scan_variants(operation, plan.types)
     assert modes == {variant.mode for variant in variants}
@@ -181,6 +185,9 @@ def test_a_row_is_held_by_as_many_threads_as_its_sum_has_accumulators():
     for plan_class in PLANS:
         for types in plan_class.operation.kernel_combinations():
             found = row_variants(plan_class.operation, types)
+            beside = [each for each in found if each.mode is RowMode.BESIDE]
+            assert all(each.threads == 1 and each.chunks <= accumulators(each.elements) == 4 for each in beside)
+            found = [each for each in found if each not in beside]
             for variant in found:
                 held = variant.threads * variant.accumulators // variant.spread
                 assert held == (accumulators(variant.elements) if variant.elements > GROUP else 1)

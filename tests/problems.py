@@ -369,7 +369,8 @@ def _lengths_of_pieces(operation: Operation, variant: RowVariant | ClusterVarian
         half, third = most // 2, most // 3 // GROUP * GROUP
         lengths, single = (half + rest, half - GROUP + rest, third + rest, half, most), (3, 37)
     pieces = tuple([(each,) for each in lengths if each > 3])
-    before, behind = ((2,), (4,), (3,), *[()] * (variant.mode is RowMode.PIECES)), pieces
+    odd = variant.mode is RowMode.PIECES_UNALIGNED  # then an odd number of pieces comes first, so that tails are odd
+    before, behind = ((3,), (2,), (4,)) if odd else ((2,), (4,), (3,), *[()] * (variant.mode is RowMode.PIECES)), pieces
     first, last = operation.along[0], operation.along[-1]
     return [before if dim.name == first else behind if dim.name == last else single for dim in operation.dims]
 

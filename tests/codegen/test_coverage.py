@@ -40,9 +40,9 @@ def test_a_run_takes_few():
     """Six more operations, with 1,197 kernels of known structures, added 29 to the covering set; new element types add
     more, and so do schedules: those of scans 110. The three forms of 17 losses added 580, norms of channels 320, the
     forms of losses by label 300, outer products and calls without arrays 150, few rows 300, rows of 8 elements and what
-    their neighbours share 450, stripes 60, rows of one element and few elements that begin anywhere 220, and more
-    elements a thread of narrow rows 116."""
-    assert len(chosen().covering) < 7_000
+    their neighbours share 450, stripes 60, rows of one element and few elements that begin anywhere 220, more
+    elements a thread of narrow rows 116, and rows in pieces and short ones beside each other 270."""
+    assert len(chosen().covering) < 7_300
     assert all(len(turn) <= 200 for turn in chosen().turns)
 
 

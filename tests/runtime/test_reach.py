@@ -17,7 +17,10 @@ from skuda.model.sku import BackendKind, KernelSku
 
 HELD = r"row(\d+x\d|\d+_reread)|few_rows\d+x\d"
 # In whole vectors.
-WHOLE = HELD + r"|along|across\d|cluster\d+|scan\d+(x\d)?|scan_parts|(narrow_)?slab\d+x\d|stripe\d+(_narrow)?"
+PIECES = r"(row\d+x\d|cluster\d+)_pieces(_of_halves)?"
+WHOLE = rf"{HELD}|{PIECES}|" + (
+    r"along|across\d|cluster\d+|scan\d+(x\d)?|scan_parts|(narrow_)?slab\d+x\d|stripe\d+(_narrow)?"
+)
 SKUS: dict[str, list[KernelSku]] = {}  # by operation
 for each in each_schedule():
     SKUS.setdefault(registry.entry_of(each).operation.name, []).append(each)

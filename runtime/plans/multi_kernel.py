@@ -134,12 +134,7 @@ def stripe_kernels_of(plan: Plan) -> StripeKernels | None:
         return None
     from skuda.schedules.stripes import StripeKernels
 
-    kernels = StripeKernels(plan.operation, plan.types, plan.sizes)
-    if plan.backend is BackendKind.CUDA:
-        from skuda.launch.kernel import cluster_shared
-
-        kernels.room = cluster_shared()
-    return kernels
+    return plan._told_clusters(StripeKernels(plan.operation, plan.types, plan.sizes))
 
 
 def piece_kernels_of(plan: Plan) -> PieceKernels | None:
@@ -148,12 +143,7 @@ def piece_kernels_of(plan: Plan) -> PieceKernels | None:
         return None
     from skuda.schedules.pieces import PieceKernels
 
-    kernels = PieceKernels(plan.operation, plan.types, plan.sizes)
-    if plan.backend is BackendKind.CUDA:
-        from skuda.launch.kernel import cluster_shared
-
-        kernels.cluster_shared = cluster_shared()
-    return kernels
+    return plan._told_clusters(PieceKernels(plan.operation, plan.types, plan.sizes))
 
 
 class StagedPlan(Plan):

@@ -292,7 +292,10 @@ class Plan:
             return ScanKernels(self.operation, self.types, self.sizes)
         from skuda.schedules.row_reduction import RowKernels  # a first elementwise call does not wait for it
 
-        kernels = RowKernels(self.operation, self.types, self.sizes)
+        return self._told_clusters(RowKernels(self.operation, self.types, self.sizes))
+
+    def _told_clusters(self, kernels):
+        """Kernels that know how much shared memory a block of a cluster has on the GPUs there are."""
         if self.backend is BackendKind.CUDA:
             from skuda.launch.kernel import cluster_shared
 

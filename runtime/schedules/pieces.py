@@ -12,7 +12,7 @@ from skuda.errors import Unsupported
 from skuda.model.operation import Operation, Types
 from skuda.model.sum_order import GROUP
 from skuda.schedules.geometry import Geometry, Layouts
-from skuda.schedules.row_reduction import RESERVED, RowKernels, Rows
+from skuda.schedules.row_reduction import RowKernels, Rows
 from skuda.schedules.row_variants import ClusterVariant, RowVariant, piece_variants
 from skuda.schedules.variant import RowMode
 
@@ -41,13 +41,12 @@ class PieceKernels(RowKernels):
             return None
         head, strides = rows.head, self.strides_of(operands, arrays, rows)
         variants = [each for each in self.variants if each.mode is mode]
-        rows_of = [each for each in variants if isinstance(each, RowVariant)]
-        row = next((each for each in rows_of if each.serves(rows.count, rows.length, self.few_blocks)), None)
+        blocks = [each for each in variants if isinstance(each, RowVariant)]
+        row = next((each for each in blocks if each.serves(rows.count, rows.length, self.few_blocks)), None)
         if row is None or rows.length > self._alone:
-            self._clusters = {mode: [each for each in variants if isinstance(each, ClusterVariant)]}
-            held = self._held_by_cluster(rows, mode)
-            if held and 2 * (held[1] + RESERVED) <= self.cluster_shared + RESERVED:
-                cluster, shared = held
+            clusters = [each for each in variants if isinstance(each, ClusterVariant)]
+            cluster, shared = self._held_by_cluster(rows, clusters) or (None, 0)
+            if cluster is not None and self._room_for(shared) > 1:
                 grid, threads = rows.count * cluster.blocks, self._threads(cluster, rows)
                 return Geometry(cluster, grid, head, strides, threads, shared=shared)
         if row is None:

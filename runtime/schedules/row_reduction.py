@@ -29,7 +29,7 @@ from skuda.schedules.row_variants import (
 from skuda.schedules.split_reduction import SplitReductionKernels
 from skuda.schedules.variant import TUNED, RowMode
 
-RESERVED = 1 << 10  # bytes of shared memory that a block takes for itself
+_RESERVED = 1 << 10  # bytes of shared memory that a block takes for itself
 _MOST_STEP = 1 << 31  # bytes along a row that lies beside others, which are counted in 32 bits
 _RUN_AXES = 2  # of a row, that what its neighbours share lies along: row_moves.cuh's share_of_runs
 
@@ -152,7 +152,7 @@ class RowKernels(KernelGeometry):
             apart = {name: slots[AXES - 1 : AXES] for name, slots in strides.items()}
             return Geometry(of_few, -(-count // of_few.rows), rows.in_line, apart, of_few.block)
         alone = variant and variant.keep and rows.length <= self._alone
-        if not alone and (held := self._held_by_cluster(rows, mode)):
+        if not alone and (held := self._held_by_cluster(rows, self._clusters[mode])):
             cluster, shared = held
             return Geometry(cluster, count * cluster.blocks, head, strides, self._threads(cluster, rows), shared=shared)
         if variant is None:
@@ -216,8 +216,11 @@ class RowKernels(KernelGeometry):
 
         return 16 * max([words(inputs), *(words([*map(bits, stack)]) for stack in self.operation.analysis.stack)])
 
-    def _held_by_cluster(self, rows: Rows, mode: RowMode) -> tuple[ClusterVariant, int] | None:
-        """Which cluster is to hold a row, and how many bytes of shared memory a block of it needs; None where none is.
+    def _held_by_cluster(
+        self, rows: Rows, clusters: Sequence[ClusterVariant]
+    ) -> tuple[ClusterVariant, int] | None:
+        """Which of some clusters is to hold a row, and how many bytes of shared memory a block of it needs; None where
+        none is.
 
         A multiprocessor should have room for several blocks: one's loads run beside another's arithmetic. Sixteen
         blocks also have twice the threads of eight, which wait for what rows share, and where shared memory bounds
@@ -228,12 +231,13 @@ class RowKernels(KernelGeometry):
         if accumulators(rows.length) < MOST_ACCUMULATORS or segments > CLUSTER_SEGMENTS:
             return None
         found = None
-        for cluster in self._clusters[mode]:
+        for cluster in clusters:
             shared = self._shared(cluster, rows)
-            several = 2 * (shared + RESERVED) <= self.cluster_shared + RESERVED
+            several = self._room_for(shared) > 1
             if cluster.blocks <= PORTABLE_CLUSTER and shared <= self.cluster_shared:
                 found = cluster, shared
-                if several and (segments <= TUNED.few_segments or not (self._columns or self._idle(cluster, rows))):
+                idle = self._columns or self._idle(cluster, rows, clusters)
+                if several and (segments <= TUNED.few_segments or not idle):
                     break
             elif cluster.blocks > PORTABLE_CLUSTER and several and self.cluster_shared >= TUNED.shared_bytes:
                 found = cluster, shared
@@ -249,15 +253,18 @@ class RowKernels(KernelGeometry):
             return found
         return found + self._threads(cluster, rows) // 32 * self._stretch + chunks * cluster.team // 32 * self._beyond
 
-    def _idle(self, cluster: ClusterVariant, rows: Rows) -> bool:
+    def _idle(self, cluster: ClusterVariant, rows: Rows, clusters: Sequence[ClusterVariant]) -> bool:
         """Whether more threads of another cluster would run at once."""
-        return self._at_once(cluster, rows) < max([self._at_once(each, rows) for each in self._clusters[cluster.mode]])
+        return self._at_once(cluster, rows) < max([self._at_once(each, rows) for each in clusters])
+
+    def _room_for(self, shared: int) -> int:
+        """Blocks of a cluster that a multiprocessor has shared memory for, of so many bytes each."""
+        return (self.cluster_shared + _RESERVED) // (shared + _RESERVED)
 
     def _at_once(self, cluster: ClusterVariant, rows: Rows) -> int:
         """Threads of a multiprocessor that a cluster's blocks have shared memory and registers for."""
         threads = self._threads(cluster, rows)
-        blocks = (self.cluster_shared + RESERVED) // (self._shared(cluster, rows) + RESERVED)
-        return min(blocks, TUNED.cluster_busy // threads) * threads
+        return min(self._room_for(self._shared(cluster, rows)), TUNED.cluster_busy // threads) * threads
 
     @staticmethod
     def _threads(cluster: ClusterVariant, rows: Rows) -> int:

@@ -26,12 +26,12 @@ class StripeKernels(ReducedRows):
 
     Attributes:
         variants: the schedules, the smallest first.
-        room: bytes of shared memory that a block may have where the devices have clusters, else 0.
+        cluster_shared: bytes of shared memory that a block may have where the devices have clusters, else 0.
         few: threads; where there are fewer, each takes fewer rows.
         least: blocks; where there are fewer, and rows are not short, several kernels do better.
     """
 
-    room = TUNED.shared_bytes
+    cluster_shared = TUNED.shared_bytes
     few = TUNED.stripe_few_threads
     least = TUNED.stripe_least_blocks
 
@@ -47,7 +47,7 @@ class StripeKernels(ReducedRows):
 
     def geometry(self, layouts: Layouts) -> Geometry | None:
         """The launch that serves operands which lie so; None where none does."""
-        if not self.variants or not self.room or not self.count or not 0 < self.length <= SEGMENT:
+        if not self.variants or not self.cluster_shared or not self.count or not 0 < self.length <= SEGMENT:
             return None
         arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
         kept, along, _ = self.axes_of(layouts, arrays)
@@ -90,7 +90,7 @@ class StripeKernels(ReducedRows):
         plain = next(variant for variant in self._lanes if not variant.narrow)
         few = self._blocks(plain, columns) * self._threads(plain) < self.few
         for blocks in (3, 2):
-            room = (self.room + _RESERVED) // blocks - _RESERVED
+            room = (self.cluster_shared + _RESERVED) // blocks - _RESERVED
             for variant in variants:
                 wanted = few or not variant.narrow
                 if wanted and _WARP <= self._threads(variant) <= _MOST_THREADS and self._shared(variant) <= room:

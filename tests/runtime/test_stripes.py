@@ -91,7 +91,7 @@ def planned(plan_class, length: int, columns: int, tables: int = 1, element: str
     types = types | ({"Q": code} if code else {})
     fields = {field: types[letter] for letter, field in operation.element_fields.items()}
     plan = plan_class.select(plan_class.descriptor_type(**sizes, **fields), preference=BackendKind.REFERENCE)
-    plan._stripes.room = _ROOM
+    plan._stripes.cluster_shared = _ROOM
     plan._kernels._beside = []  # short rows have a thread each: test_alternative.py
     arrays = {}
     whole = np.arange(tables * length * columns).reshape(tables, length, columns)
@@ -198,7 +198,7 @@ def test_other_calls_take_a_kernel_for_each_stage():
 
     def variant(length, columns, shift=0, room=_ROOM):
         plan, _, views = planned(DYNAMIC, length, columns, start=4 * shift)
-        plan._stripes.room = room
+        plan._stripes.cluster_shared = room
         return plan._geometry(views).variant
 
     assert isinstance(variant(4096, 4096), StripeVariant)

@@ -14,7 +14,7 @@ from skuda.codegen.program import Program, Row, analysed
 from skuda.model.operation import Operation
 
 _QUICK = frozenset(("rsqrt", "exp2"))  # at most 20 instructions in f32, which take no longer than a GPU's memory
-_WAITED_FOR = frozenset(("acosh", "asinh", "erfc", "log1p", "ndtr", "tan"))  # 40 to 60 instructions in f32, no branches
+_WAITED_FOR = frozenset(("acosh", "asinh", "erfc", "log1p", "ndtr"))  # 40 to 60 instructions in f32, no branches
 _LONG = frozenset(("logit",))  # its short form for 16 bits takes more than 40
 _LONGEST = frozenset(("lgamma", "digamma"))  # hundreds: a table pays for a quarter of the elements
 

@@ -265,7 +265,8 @@ struct ClusterRowOf<P, BLOCKS, MODE, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>>
   template <bool WHOLE_WORDS, int A> __device__ void copy(const WordsAround& around, i32 batch, int turn) const {
     if constexpr (MODE == WHOLE) get<A>(buffers).load(get<A>(inputs), length, thread, batch, turn);
     else if constexpr (in_whole_pieces(MODE))
-      get<A>(buffers).template load_pieces<MODE == PIECES_OF_HALVES>(get<A>(inputs), length, thread, batch + turn, args.template elements<A>().steps);
+      get<A>(buffers).template load_pieces<MODE == PIECES_OF_HALVES>(
+          get<A>(inputs), length, thread, batch + turn, args.template elements<A>().steps);
     else if constexpr (Buffer<A>::in_units) get<A>(buffers).load_units(get<A>(inputs), length, thread, batch + turn);
     else get<A>(buffers).template load_around<WHOLE_WORDS>(around, thread, batch + turn, beyond<A>(batch + turn));
   }

@@ -277,7 +277,8 @@ __device__ inline void reduce_pass(
 template <typename S> struct StretchesOf {
   static constexpr bool TOGETHER = S::KEEP && S::MODE == UNIT;
   static constexpr int LANES = TOGETHER || S::THREADS < 32 ? S::THREADS : 32, BITS = S::Operands::result_bits;
-  static constexpr int SHARES = S::THREADS < 32 ? S::CHUNKS : TOGETHER ? shares_of(S::CHUNKS, S::BLOCK, BITS, S::STRETCH) : 1;
+  static constexpr int SHARES =
+      S::THREADS < 32 ? S::CHUNKS : TOGETHER ? shares_of(S::CHUNKS, S::BLOCK, BITS, S::STRETCH) : 1;
 };
 template <typename S, typename Pass, int N> struct Storer : StretchesOf<S> {
   using Base = StretchesOf<S>;
@@ -338,7 +339,8 @@ __device__ inline void store_row(
 #pragma unroll KEEP ? CHUNKS : 1
   for (int chunk = 0; chunk < (KEEP ? CHUNKS : chunks); ++chunk) {
     const Index first = Index(chunk * THREADS + row.thread) * GROUP;
-    const bool full = !in_whole_shares(MODE) && (KEEP ? chunk < S::FULL : Index((chunk + 1) * THREADS) * GROUP <= row.length);
+    const bool full =
+        !in_whole_shares(MODE) && (KEEP ? chunk < S::FULL : Index((chunk + 1) * THREADS) * GROUP <= row.length);
     const bool mine = full ? row.live : chunk * (THREADS * GROUP) < row.left();
     if (JOINED ? !TOGETHER && THREADS >= 32 && first - lane * GROUP >= row.length : !mine) break;
     if (mine) {

@@ -120,7 +120,8 @@ __device__ inline typename P::Shared shared_at_start(
       formula_t<typename P::C, typename type_at<Inputs, Operands::of_each_row(R)>::element>(::widen(
           fetch(args.template input<Operands::of_each_row(R)>().array +
                 args.rows.offset(row, args.template input<Operands::of_each_row(R)>().strides))))...,
-      formula_t<typename P::C, typename type_at<Inputs, scalars + S>::element>(args.template input<scalars + S>().value())...,
+      formula_t<typename P::C, typename type_at<Inputs, scalars + S>::element>(
+          args.template input<scalars + S>().value())...,
       formula_t<typename P::C, type_at<typename P::Attributes, A>>(args.template attribute<A>())...};
 }
 template <typename P, typename Args>

@@ -29,13 +29,7 @@ template <typename E, int THREADS, int CHUNKS> struct Own<PIECES_UNALIGNED, E, T
     const i32 lane = thread % LANES;
     V* const shares = memory + threadIdx.x / LANES * LANES;
 #pragma unroll
-    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-#pragma unroll
-      for (int i = 0; i < GROUP; ++i) shares->data[i * LANES + lane] = apart[chunk][i];
-      __syncwarp();
-      lanes[chunk] = shares[lane];
-      __syncwarp();
-    }
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) lanes[chunk] = share_of_apart<LANES>(shares, lane, apart[chunk]);
   }
 };
 

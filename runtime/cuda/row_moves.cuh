@@ -8,6 +8,18 @@
 
 constexpr int INNER = 4;  // axes that a row may lie along
 
+// LANES side by side have loaded elements side by side, GROUP times. They hand each other their shares by way of shared
+// memory that these fill. All of them at once.
+template <int LANES, typename S, typename V>
+__device__ inline V share_of_apart(V* shares, i32 lane, const S (&apart)[GROUP]) {
+#pragma unroll
+  for (int i = 0; i < GROUP; ++i) shares->data[i * LANES + lane] = apart[i];
+  __syncwarp();
+  const V share = shares[lane];
+  __syncwarp();
+  return share;
+}
+
 // Where the elements of STEPPED rows lie in an operand: along several axes, the innermost last.
 struct Along {
   i64 axes;
@@ -32,7 +44,7 @@ struct Along {
   // An element of a row that lies BESIDE others, from its first on, in steps of less than 2^31 bytes.
   template <typename S> __device__ S* beside(S* row, i32 index) const {
     const i32 step = i32(of[INNER - 1] * i64(sizeof(S)));
-    return reinterpret_cast<S*>(const_cast<u8*>(reinterpret_cast<const u8*>(row)) + i64(index) * step);
+    return further(row, i64(index) * step);
   }
 
   // Where an element of a row in pieces lies.
@@ -87,7 +99,8 @@ __device__ constexpr bool read_early(int threads, int chunks, int columns, int b
 // element that are held together, where that counts. Bounds that are any tighter spill, or have loads wait for each other.
 __device__ constexpr int blocks_unaligned(
     int threads, int chunks, bool apart, int live, int arrays, int bits, int held, int columns, int column_bits) {
-  const int elements = chunks * GROUP, each = arrays > 0 ? bits / arrays : 0, words = elements * bits / 32 + chunks * arrays * 4;
+  const int elements = chunks * GROUP, each = arrays > 0 ? bits / arrays : 0;
+  const int words = elements * bits / 32 + chunks * arrays * 4;
   // Where a tighter bound spills nothing.
   const bool several = arrays > 1 && columns == 0 && !apart, fits = elements * live / 32 < words;
   const bool narrow = several && fits && each <= UNALIGNED_NARROW_BITS;

@@ -73,8 +73,8 @@ template <typename S, typename Pass, int N> struct ScanStretch {
   using Store = ScanStore<typename S::Program, Pass, N>;
   using Part = Stretch<typename Store::E, S::LANES, 1>;
   static constexpr int bytes = SCAN_THREADS / S::LANES * Part::bytes;
-  static constexpr bool joined =
-      Part::wanted(S::MODE) && (S::MODE == UNIT || S::TILES > 1) && operands_of<typename S::Program>::result_bits * SCAN_THREADS <= STRETCH_BYTES;
+  static constexpr bool joined = Part::wanted(S::MODE) && (S::MODE == UNIT || S::TILES > 1) &&
+                                 operands_of<typename S::Program>::result_bits * SCAN_THREADS <= STRETCH_BYTES;
   struct alignas(16) Memory { u8 of[joined ? bytes : 16]; };
 
   // begin: the stretch's first element; `count` of them exist; `own`: whether this thread's group does, at `first`.

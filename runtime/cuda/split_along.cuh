@@ -182,7 +182,8 @@ __device__ inline bool seek_extreme(
     void* scratch) {
   constexpr int raw = extreme_at<P, 0>::raw;
   const auto& input = args.template elements<raw>();
-  return seek_in_split<typename extreme_at<P, 0>::How, MODE, element_in<P, raw>, turns_along<P, MODE>(), SplitTraits<P>::once>(
+  using How = typename extreme_at<P, 0>::How;
+  return seek_in_split<How, MODE, element_in<P, raw>, turns_along<P, MODE>(), SplitTraits<P>::once>(
       get<0>(total), get<raw>(operands.inputs).row, split.begin, split.own, split.apart, split.size, split.turns,
       args.rows,
       input.reach, input.array, reinterpret_cast<u32*>(scratch));

@@ -344,13 +344,8 @@ __device__ inline void split_shares_in_pieces(
     }
   Lanes<E, GROUP>* const own = memory + threadIdx.x - lane;
 #pragma unroll
-  for (int turn = 0; turn < COUNT; ++turn) {
-#pragma unroll
-    for (int i = 0; i < GROUP; ++i) own->data[i * 32 + lane] = each[turn][i];
-    __syncwarp();
-    lanes[turn] = own[lane];
-    __syncwarp();
-  }
+  for (int turn = 0; turn < COUNT; ++turn)
+    lanes[turn] = share_of_apart<32>(own, lane, each[turn]);
 }
 
 // Groups of the elements of a row's segment, which begins at `begin` and has `size`: `apart` elements from each other,

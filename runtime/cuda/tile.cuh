@@ -285,7 +285,9 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) tile(const __grid_constan
     end = i32(::min((index + 1) * u32(tiles.run_along.divisor) - u32(at.along), u32(ALONG)));
     E::each_run(
         args,
-        [&](const auto& run, auto& value, const auto& start) { value = widen(fetch(start + i64(index) * run.steps.along)); },
+        [&](const auto& run, auto& value, const auto& start) {
+          value = widen(fetch(start + i64(index) * run.steps.along));
+        },
         given, starts);
   };
   if constexpr (E::HAS_RUNS) load(::min(first, at.length - 1));  // under way before the elements are

@@ -67,7 +67,7 @@ __device__ inline f64 cosine_polynomial(f64 z) {
 }
 // (1 - r cot(r)) / r^2 - 1/4 by z = r^2, for |r| up to pi / 4.
 __device__ inline f64 cotangent_polynomial(f64 z) {
-  return unfused_polynomial(z, 0x1.aa421p-29, 0x1.694ecp-26, 0x1.d8c116db7d906p-23, 0x1.2272da323ae63p-19,
+  return fused_polynomial(z, 0x1.aa421p-29, 0x1.694ecp-26, 0x1.d8c116db7d906p-23, 0x1.2272da323ae63p-19,
       0x1.66a968ade52bdp-16, 0x1.bbd776c6db23cp-13, 0x1.1566abc3ad3f4p-9, 0x1.6c16c16c11778p-6, 0x1.55555555555abp-4);
 }
 // The sine and the cosine of an angle up to pi / 4, each in two parts.
@@ -200,9 +200,9 @@ __device__ inline f64 arctangent2(f64 y, f64 x) {
 
 // ---- f32, in sums of two ----
 
-// As above, and (tan(r) - r) / r^3.
+// (r - sin(r)) / r^3, (cos(r) - 1 + r^2 / 2) / r^4 and (tan(r) - r) / r^3.
 __device__ inline f32 sine_polynomial(f32 z) {
-  return fused_polynomial(z, 0x1.6cd828p-19f, -0x1.a00f9cp-13f, 0x1.111108p-7f, -0x1.555556p-3f);
+  return fused_polynomial(z, -0x1.6cd828p-19f, 0x1.a00f9cp-13f, -0x1.111108p-7f, 0x1.555556p-3f);
 }
 __device__ inline f32 cosine_polynomial(f32 z) {
   return fused_polynomial(z, -0x1.242ab2p-22f, 0x1.a0112p-16f, -0x1.6c16b8p-10f, 0x1.555556p-5f);
@@ -212,41 +212,39 @@ __device__ inline f32 tangent_polynomial(f32 z) {
       0x1.110d94p-3f, 0x1.55556p-2f);
 }
 
-// x = k pi / 2 + r + rest by three parts of pi / 2, and k, of which the last two bits count.
+// x = k pi / 2 + r - rest by three parts of pi / 2, of one sign so that a zero keeps its own, and k + quarters, of which
+// the last two bits count. The first part has 23 bits, so what it leaves is exact; so is what the difference lost.
 struct NearAngle {
   f32 r, rest;
   i32 quadrant;
 };
 constexpr f32 TURNED_END = 0x1p17f;  // beyond, pi / 2 needs more parts
-__device__ inline NearAngle near_angle(f32 x) {
-  const f32 power = fused(x, 0x1.45f306p-1f, 0x1.8p23f), k = power - 0x1.8p23f;
-  const f32 large = fused(k, -0x1.921fb6p+0f, x), taken = k * -0x1.777a5cp-25f, r = large - taken, other = r - large;
-  const f32 lost = (large - (r - other)) - (taken + other);
-  return {r, fused(k, 0x1.ee59dap-50f, lost - fused(k, -0x1.777a5cp-25f, -taken)), __float_as_int(power)};
+__device__ inline NearAngle near_angle(f32 x, f32 quarters) {
+  const f32 whole = 0x1.8p23f + quarters, power = fused(x, 0x1.45f306p-1f, whole), k = power - whole;
+  const f32 large = fused(-k, 0x1.921fb4p+0f, x), r = large - k * 0x1.4442dp-24f;
+  return {r, fused(k, 0x1.84698ap-48f, fused(k, 0x1.4442dp-24f, r - large)), __float_as_int(power)};
 }
 // The sine of x + quarters pi / 2.
-__device__ inline f32 sine_of_turned(f32 x, i32 quarters) {
-  const NearAngle angle = near_angle(x);
-  const f32 r = angle.r, z = r * r;
-  const f32 sine = r + fused(z * r, sine_polynomial(z), angle.rest), half = 0.5f * z, near = 1.0f - half;
-  const f32 small = fused(-0.5f, fused(r, r, -z), fused(-r, angle.rest, (1.0f - near) - half));
-  const f32 cosine = near + fused(z * z, cosine_polynomial(z), small);
-  const i32 quadrant = angle.quadrant + quarters;
-  const f32 value = quadrant & 1 ? cosine : sine;
-  return quadrant & 2 ? -value : value;
+__device__ inline f32 sine_of_turned(f32 x, f32 quarters) {
+  const NearAngle angle = near_angle(x, quarters);
+  const f32 r = angle.r, z = r * r, sine = r - fused(z * r, sine_polynomial(z), angle.rest);
+  const f32 half = -0.5f * r, near = fused(half, r, 1.0f), lost = fused(r, angle.rest, fused(half, r, 1.0f - near));
+  const f32 cosine = near + fused(z * z, cosine_polynomial(z), lost);
+  const f32 value = angle.quadrant & 1 ? cosine : sine;
+  return angle.quadrant & 2 ? -value : value;
 }
 __device__ inline bool is_near_angle(f32 x) { return absolute(x) <= TURNED_END; }
-__device__ inline f32 near_sine(f32 x) { return chosen(absolute(x) < 0x1p-13f, x, sine_of_turned(x, 0)); }
-__device__ inline f32 near_cosine(f32 x) { return sine_of_turned(x, 1); }
-// tan(r + rest) as a sum of two, and -1 by it. The rest counts by the slope at r, near 1 + 1.6 z, and what the cube
-// lost by about a half.
+__device__ inline f32 near_sine(f32 x) { return sine_of_turned(x, 0.0f); }
+__device__ inline f32 near_cosine(f32 x) { return sine_of_turned(x, 1.0f); }
+// tan(r - rest) as a difference of two, and -1 by it. The rest counts by the slope at r, near 1 + 1.6 z. What the
+// square lost counts in the cube.
 __device__ inline f32 near_tangent(f32 x) {
-  const NearAngle angle = near_angle(x);
-  const f32 r = angle.r, z = r * r, cube = z * r, cube_rest = fused(fused(r, r, -z), r, fused(z, r, -cube));
-  const f32 rest = fused(0.5f, cube_rest, fused(1.6f * z, angle.rest, angle.rest));
-  const f32 small = fused(cube, tangent_polynomial(z), rest), value = r + small, lost = small - (value - r);
+  const NearAngle angle = near_angle(x, 0.0f);
+  const f32 r = angle.r, z = r * r, cube = fused(z, r, fused(r, r, -z) * r);
+  const f32 rest = fused(1.6f * z, angle.rest, angle.rest), small = fused(-cube, tangent_polynomial(z), rest);
+  const f32 value = r - small, lost = (r - value) - small;
   const f32 y = inverse(-value), turned = fused(fused(lost, y, fused(value, y, 1.0f)), y, y);
-  return chosen(absolute(x) < 0x1p-13f, x, chosen(angle.quadrant & 1, turned, value));
+  return chosen(angle.quadrant & 1, turned, value);
 }
 __device__ __noinline__ f32 far_sine(f32 x) { return f32(sine(f64(x))); }
 __device__ __noinline__ f32 far_cosine(f32 x) { return f32(cosine(f64(x))); }

@@ -199,7 +199,8 @@ __device__ inline void take_vectors(const VecArgs<P>& args, i32 begin) {
 // One row. Where a formula is long there may be fewer blocks than shares. Then each takes several, so that what a thread
 // does once serves more elements. All threads of a block go on, or none.
 template <typename P, int LANES, int GROUPS, int LAYOUT>
-__global__ void __launch_bounds__(vec_threads(LAYOUT), vec_resident<P>(LAYOUT)) vec(const __grid_constant__ VecArgs<P> args) {
+__global__ void __launch_bounds__(vec_threads(LAYOUT), vec_resident<P>(LAYOUT))
+    vec(const __grid_constant__ VecArgs<P> args) {
   using E = Elementwise<P>;
   constexpr int BLOCK = vec_threads(LAYOUT) * LANES * GROUPS;  // elements
   // Those that begin anywhere, and integers of 64 bits, of which a vector has but half a block.

@@ -18,6 +18,7 @@ from skuda.reference.double_double import (
     two_product,
 )
 from skuda.reference.elementary import F32, F64, fma32, integer, polynomial, remainder
+from skuda.reference.fused import fused_horner
 
 _QUARTER = hexadecimal("0x1.921fb54442d18p+0", "0x1.1a62633145c07p-54")  # pi / 2
 _PARTS = hexadecimal("0x1.921fb54442d18p+0", "0x1.1a62633p-54", "0x1.45c06e0e68948p-86")  # 30 bits of the second
@@ -43,10 +44,10 @@ _COTANGENT = hexadecimal(  # (1 - r cot(r)) / r^2 - 1/4
     "0x1.66a968ade52bdp-16", "0x1.bbd776c6db23cp-13", "0x1.1566abc3ad3f4p-9", "0x1.6c16c16c11778p-6",
     "0x1.55555555555abp-4",
 )  # fmt: skip
-# Of f32: (sin(r) - r) / r^3, (cos(r) - 1 + r^2 / 2) / r^4, (tan(r) - r) / r^3, (arcsin(t) - t) / t^3 and
-# (arctan(t) - t) / t^3; pi / 2 in three parts, the first and the last with other signs; 2 / pi; and up to where that is
+# Of f32: (r - sin(r)) / r^3, (cos(r) - 1 + r^2 / 2) / r^4, (tan(r) - r) / r^3, (arcsin(t) - t) / t^3 and
+# (arctan(t) - t) / t^3; pi / 2 in three parts of one sign, the first one of 23 bits; 2 / pi; and up to where that is
 # enough.
-SINE_F32 = hexadecimal("0x1.6cd828p-19", "-0x1.a00f9cp-13", "0x1.111108p-7", "-0x1.555556p-3")
+SINE_F32 = hexadecimal("-0x1.6cd828p-19", "0x1.a00f9cp-13", "-0x1.111108p-7", "0x1.555556p-3")
 COSINE_F32 = hexadecimal("-0x1.242ab2p-22", "0x1.a0112p-16", "-0x1.6c16b8p-10", "0x1.555556p-5")
 TANGENT_F32 = hexadecimal(
     "0x1.1fdaf6p-8", "0x1.01e8dcp-14", "0x1.63a692p-7", "0x1.5c9c34p-6", "0x1.badc94p-5", "0x1.110d94p-3",
@@ -56,7 +57,7 @@ ARCSINE_F32 = hexadecimal("0x1.595c6p-5", "0x1.8c3e5p-6", "0x1.747bb8p-5", "0x1.
 ARCTANGENT_F32 = hexadecimal(
     "0x1.3fd554p-5", "-0x1.480d4p-4", "0x1.c07268p-4", "-0x1.24503p-3", "0x1.999744p-3", "-0x1.555552p-2",
 )  # fmt: skip
-_HALF_PI_F32 = tuple(map(np.float32, hexadecimal("-0x1.921fb6p+0", "-0x1.777a5cp-25", "0x1.ee59dap-50")))
+_HALF_PI_F32 = tuple(map(np.float32, hexadecimal("0x1.921fb4p+0", "0x1.4442dp-24", "0x1.84698ap-48")))
 _TURN_F32 = tuple(map(np.float32, hexadecimal("0x1.921fb6p+0", "-0x1.777a5cp-25")))  # pi / 2 in two parts
 _TWO_OVER_PI_F32 = np.float32(float.fromhex("0x1.45f306p-1"))
 _TURNED_END = np.float32(float.fromhex("0x1p+17"))
@@ -147,14 +148,14 @@ def _sine_of_turned_f64(high, low, quadrant):
     return np.where(quadrant & 2, -value, value)
 
 
-@in_f32(lambda x: _of_near_angle(x, lambda angle: _next_to_zero(x, _sine_of_turned(*angle, 0)), sin))
+@in_f32(lambda x: _of_near_angle(x, _sine_of_turned, sin))
 @elementary
 def sin(x, single):
     """The sine of f32 or f64, within 1 unit in the last place; infinities give NaN, zeros keep their sign."""
     return _sine_of_turned_f64(*_angle(x)) * np.copysign(1.0, x)
 
 
-@in_f32(lambda x: _of_near_angle(x, lambda angle: _sine_of_turned(*angle, 1), cos))
+@in_f32(lambda x: _of_near_angle(x, _sine_of_turned, cos, quarters=1))
 @elementary
 def cos(x, single):
     """The cosine of f32 or f64, within 1 unit in the last place; infinities give NaN."""
@@ -162,7 +163,7 @@ def cos(x, single):
     return _sine_of_turned_f64(high, low, quadrant + 1)
 
 
-@in_f32(lambda x: _of_near_angle(x, lambda angle: _next_to_zero(x, _tan_f32(*angle)), tan))
+@in_f32(lambda x: _of_near_angle(x, _tan_f32, tan))
 @elementary
 def tan(x, single):
     """The tangent of f32 or f64, within 1 unit in the last place; infinities give NaN, zeros keep their sign.
@@ -173,7 +174,7 @@ def tan(x, single):
     *angle, quadrant = _angle(x)
     r = fast_two_sum(*angle)
     z = two_product(r[0], r[0])
-    bent = 0.25 * z[0] + z[0] * horner(_COTANGENT, z[0])
+    bent = 0.25 * z[0] + z[0] * fused_horner(_COTANGENT, z[0])
     near = 1.0 - bent
     lost = ((1.0 - near) - bent) - 0.359375 * (2.0 * (r[0] * r[1]) + z[1])
     turned = quadrant & 1 != 0
@@ -188,52 +189,44 @@ def tan(x, single):
 # ---- the same of f32, in sums of two ----
 
 
-def _of_near_angle(x, function, wide):
-    """A function of x = quadrant pi / 2 + r + rest, given as (r, rest, quadrant); of a large x `wide`, in f64."""
+def _of_near_angle(x, function, wide, quarters=0):
+    """function(r, rest, quadrant) of x = k pi / 2 + r - rest, quadrant = k + quarters; of a large x `wide`, in f64.
+    What the first part of pi / 2 leaves is exact, and so is what the difference lost."""
     C = np.float32
     a, b, c = _HALF_PI_F32
-    usual = np.where(np.abs(x) <= _TURNED_END, x, C(0))
-    k = fma32(usual, _TWO_OVER_PI_F32, C(F32.integer)) - C(F32.integer)
-    large, taken = fma32(k, a, usual), k * b
-    r = large - taken
-    other = r - large
-    lost = (large - (r - other)) - (taken + other)
-    value = function((r, fma32(k, c, lost - fma32(k, b, -taken)), integer(k)))
-    far = ~(np.abs(x) <= _TURNED_END)
-    value[far] = wide(x[far].astype(np.float64)).astype(C)
+    near = np.abs(x) <= _TURNED_END
+    usual, whole = np.where(near, x, C(0)), C(F32.integer) + C(quarters)
+    quadrant = fma32(usual, _TWO_OVER_PI_F32, whole) - C(F32.integer)
+    k = quadrant - C(quarters)
+    large = fma32(k, -a, usual)
+    r = large - k * b
+    value = function(r, fma32(k, c, fma32(k, b, r - large)), integer(quadrant))
+    value[~near] = wide(x[~near].astype(np.float64)).astype(C)
     return value
 
 
-def _next_to_zero(x, value):
-    """A value, or x where that is nearer."""
-    return np.where(np.abs(x) < np.float32(2.0**-13), x, value)
-
-
-def _sine_of_turned(r, rest, quadrant, quarters: int):
-    """The sine of an angle + quarters pi / 2."""
+def _sine_of_turned(r, rest, quadrant):
+    """The sine of an angle and of quadrant pi / 2."""
     C = np.float32
     z = r * r
-    sine = r + fma32(z * r, polynomial(SINE_F32, z), rest)
-    half = C(0.5) * z
-    near = C(1) - half
-    small = fma32(C(-0.5), fma32(r, r, -z), fma32(-r, rest, (C(1) - near) - half))
-    cosine = near + fma32(z * z, polynomial(COSINE_F32, z), small)
-    quadrant = quadrant + quarters
+    sine = r - fma32(z * r, polynomial(SINE_F32, z), rest)
+    half = C(-0.5) * r
+    near = fma32(half, r, C(1))
+    lost = fma32(r, rest, fma32(half, r, C(1) - near))
+    cosine = near + fma32(z * z, polynomial(COSINE_F32, z), lost)
     value = np.where(quadrant & 1, cosine, sine)
     return np.where(quadrant & 2, -value, value)
 
 
 def _tan_f32(r, rest, quadrant):
-    """tan(r + rest) as a sum of two, and -1 by it. The rest counts by the slope at r, near 1 + 1.6 z, and what the cube
-    lost by about a half."""
+    """tan(r - rest) as a difference of two, and -1 by it. The rest counts by the slope at r, near 1 + 1.6 z. What the
+    square lost counts in the cube."""
     C = np.float32
     z = r * r
-    cube = z * r
-    cube_rest = fma32(fma32(r, r, -z), r, fma32(z, r, -cube))
-    rest = fma32(C(0.5), cube_rest, fma32(C(1.6) * z, rest, rest))
-    small = fma32(cube, polynomial(TANGENT_F32, z), rest)
-    value = r + small
-    lost = small - (value - r)
+    cube = fma32(z, r, fma32(r, r, -z) * r)
+    small = fma32(-cube, polynomial(TANGENT_F32, z), fma32(C(1.6) * z, rest, rest))
+    value = r - small
+    lost = (r - value) - small
     y = C(1) / -value
     turned = fma32(fma32(lost, y, fma32(value, y, C(1))), y, y)
     return np.where(quadrant & 1, turned, value)

@@ -1,8 +1,10 @@
-"""How the outputs of elementwise operations lie where nobody gives them: as the inputs do, if these lie alike.
+"""How outputs lie where nobody gives them: as the inputs do, if these lie alike.
 
-Torch says that the memory format is preserved, NumPy that the order is "K". An operation whose arrays all have an
-element for each of the index space, and the same strides, without gaps, makes outputs with these strides. All of them
-are then one row to a kernel, however the caller's axes are permuted. Everything else is C-contiguous.
+Torch says that the memory format is preserved, NumPy that the order is "K". Inputs decide that have an element for each
+of the index space. Where these have the same strides, without gaps, outputs of as many elements get these strides. To an
+elementwise kernel all of them are then one row, however the caller's axes are permuted. Inputs of fewer elements do not
+decide: a value for each channel, and what is repeated along an axis. Everything else is C-contiguous, and so is what
+scans make and what is reduced along axes that a call names.
 """
 
 from __future__ import annotations
@@ -22,11 +24,10 @@ def deciding(operation: Operation, words: Sequence[str]) -> tuple[int, ...]:
         operation: of a call.
         words: the element type of each operand.
     """
-    analysis = operation.analysis
-    if operation.creates or analysis.over or analysis.scans or analysis.stages:
+    if operation.creates or operation.analysis.scans:
         return ()
-    arrays = tuple([index for index, operand in enumerate(operation.inputs) if not operand.scalar])
-    return arrays if all(_is_whole(operation, index, words) for index in arrays) else ()
+    arrays = [index for index, operand in enumerate(operation.inputs) if not operand.scalar]
+    return tuple([index for index in arrays if _is_whole(operation, index, words)])
 
 
 def preserving(operation: Operation, words: Sequence[str]) -> tuple[bool, ...]:
@@ -64,7 +65,7 @@ def _is_whole(operation: Operation, index: int, words: Sequence[str]) -> bool:
 def _permuted(views: Sequence[Any], shape: tuple, known: Callable[[Any], bool]) -> tuple | None:
     """The strides of views that lie alike without gaps, not in C order; None where they do not.
 
-    One that repeats a single element lies any way, as a number does.
+    One that repeats elements lies any way, as a number does.
     """
     found: tuple | None = None
     axes = [axis for axis, extent in enumerate(shape) if not known(extent == 1)]
@@ -74,7 +75,7 @@ def _permuted(views: Sequence[Any], shape: tuple, known: Callable[[Any], bool]) 
         if view.contiguous or not _same(view.shape, shape, known):
             return None
         steps = [view.strides[axis] for axis in axes]
-        if all(known(step == 0) for step in steps):
+        if any(known(step == 0) for step in steps):
             continue
         if found is None:
             if not _is_dense(steps, [shape[axis] for axis in axes], known):

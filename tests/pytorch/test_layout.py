@@ -12,7 +12,7 @@ import skuda.torch
 from skuda.plans.functions import Call, each_of
 from skuda.torch import carry, operator_of
 
-ELEMENTWISE = [name for name, plan in of_tensors().items() if not plan.operation.reduces]
+BATCH = torch.nn.functional.batch_norm
 
 
 def permuted(value):
@@ -29,7 +29,7 @@ def of(call: Call, inputs) -> Call:
 
 
 @pytest.mark.turns(2)
-@pytest.mark.parametrize("name", ELEMENTWISE)
+@pytest.mark.parametrize("name", of_tensors())
 def test_fakes_and_meta_tensors_lie_as_others(name):
     call = call_of(plans()[name])
     for inputs in ([permuted(each) for each in call.inputs], [permuted(call.inputs[0]), *call.inputs[1:]]):
@@ -74,6 +74,18 @@ def test_compiled(compiler, dynamic):
             torch.testing.assert_close(one, other)
 
 
+@pytest.mark.parametrize("make", [lambda: LAST, lambda: X])
+def test_values_of_channels_do_not_decide(make):
+    x, each = make(), torch.rand(3, 1, 1)
+    mean, var, weight, bias = (torch.rand(3) + 0.5 for _ in range(4))
+    assert skuda.add(x, each).stride() == skuda.add(each, x).stride() == (x + each).stride() == x.stride()
+    assert skuda.where(x > 0, x, each).stride() == x.stride()
+    assert skuda.batch_norm(x, mean, var, weight, bias).stride() == BATCH(x, mean, var, weight, bias).stride()
+    trained = skuda.batch_norm_training(x, mean, var, weight, bias)[0]
+    assert trained.stride() == BATCH(x, mean, var, weight, bias, True).stride() == x.stride()
+    assert skuda.prelu(x, weight).stride() == torch.nn.functional.prelu(x, weight).stride()
+
+
 def test_gradients():
     for x in (LAST, X):
         x = x.clone().requires_grad_()
@@ -84,6 +96,9 @@ def test_gradients():
         torch._dynamo.reset()
         (compiled,) = torch.autograd.grad(torch.compile(skuda.silu)(x), x, torch.ones_like(y))
         assert torch.equal(gradient, compiled)
+        y = skuda.batch_norm_training(x, torch.rand(3), torch.rand(3), torch.rand(3), torch.rand(3))[0]
+        (gradient,) = torch.autograd.grad(y, x, torch.ones_like(y))
+        assert gradient.stride() == y.stride() == x.stride()
 
 
 def test_vmap_and_func():

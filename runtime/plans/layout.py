@@ -1,10 +1,10 @@
 """How outputs lie where nobody gives them: as the inputs do, if these lie alike.
 
 Torch says that the memory format is preserved, NumPy that the order is "K". Inputs decide that have an element for each
-of the index space. Where these have the same strides, without gaps, outputs of as many elements get these strides. To an
-elementwise kernel all of them are then one row, however the caller's axes are permuted. Inputs of fewer elements do not
-decide: a value for each channel, and what is repeated along an axis. Everything else is C-contiguous, and so is what
-scans make and what is reduced along axes that a call names.
+of the index space. Where these have the same strides, without gaps, outputs of as many elements get these strides. All
+of them are then one row to an elementwise kernel, however the caller's axes are permuted. Inputs of fewer elements do
+not decide: a value for each channel, and what is repeated along an axis. Everything else is C-contiguous, and so is
+what scans make and what is reduced along axes that a call names.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from skuda.bench.suite import Case, Placed, is_probability
+from skuda.bench.suite import Case, Placed, interval
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import SCALE, Operand, packed_shape
 from skuda.model.sku import BackendKind
@@ -89,8 +89,9 @@ class Problem:
         if DTYPES[placed.word].bits <= 8:
             codes = cupy.random.randint(0, 256, size, dtype=cupy.uint8)
             return (codes if DTYPES[placed.word].kind == "int" else codes & _FINITE).view(storage)
-        if is_probability(self.case.operation, operand):
-            return cupy.random.random(size, dtype=cupy.float32).astype(storage, copy=False)
+        if ends := interval(self.case.operation, operand):
+            values = cupy.random.random(size, dtype=cupy.float32) * (ends[1] - ends[0]) + ends[0]
+            return values.astype(storage, copy=False)
         return cupy.random.standard_normal(size, dtype=cupy.float32).astype(storage, copy=False)
 
     # ---- outputs ----

@@ -395,9 +395,13 @@ def _steps(extents: Sequence[int], turned: bool = False) -> tuple[int, ...]:
     return tuple(steps[axis] for axis in range(len(extents)))
 
 
-def is_probability(operation: Operation, operand: Operand) -> bool:
-    """Whether an input is to lie between 0 and 1, as torch's function checks on the GPU, where it ends the process."""
-    return operand.name in ("input", "target") and operation.row in ("bernoulli", "binary_cross_entropy")
+# Where inputs lie, uniformly: beyond, a function has no value, or torch's ends the process, which checks it on the GPU.
+_INTERVALS = {"bernoulli": (0, 1), "binary_cross_entropy": (0, 1), "logit": (0, 1), "erfinv": (-1, 1)}
+
+
+def interval(operation: Operation, operand: Operand) -> tuple[int, int] | None:
+    """The ends of what an input's random values lie between, the first included; None where they are normal."""
+    return _INTERVALS.get(operation.row) if operand.name in ("input", "target") else None
 
 
 def _matches(operation: Operation, pattern: str) -> bool:

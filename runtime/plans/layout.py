@@ -3,8 +3,8 @@
 Torch says that the memory format is preserved, NumPy that the order is "K". Inputs decide that have an element for each
 of the index space. Where these have the same strides, without gaps, outputs of as many elements get these strides. All
 of them are then one row to an elementwise kernel, however the caller's axes are permuted. Inputs of fewer elements do
-not decide: a value for each channel, and what is repeated along an axis. Everything else is C-contiguous, and so is
-what scans make and what is reduced along axes that a call names.
+not decide: a value for each channel, and what is repeated along an axis. Everything else is C-contiguous: rows that are
+normalized, say, of which the next operation wants the elements side by side, and what scans make.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def deciding(operation: Operation, words: Sequence[str]) -> tuple[int, ...]:
         operation: of a call.
         words: the element type of each operand.
     """
-    if operation.creates or operation.analysis.scans:
+    if operation.creates or operation.analysis.scans or _is_of_rows(operation):
         return ()
     arrays = [index for index, operand in enumerate(operation.inputs) if not operand.scalar]
     return tuple([index for index in arrays if _is_whole(operation, index, words)])
@@ -55,6 +55,15 @@ def strides_of(
     shape = next((shape for shape, lies_so in zip(shapes, whole, strict=True) if lies_so), None)
     strides = None if shape is None else _permuted(views, tuple(shape), known)
     return [strides if lies_so else None for lies_so in whole]
+
+
+def _is_of_rows(operation: Operation) -> bool:
+    """Whether an operation reduces the last dimensions, but not all, or its stages do."""
+    over = operation.analysis.over
+    if over is None:
+        return bool(operation.analysis.stages)
+    names = [dim.name for dim in operation.space]
+    return len(over.dims) < len(names) and names[-len(over.dims) :] == list(over.dims)
 
 
 def _is_whole(operation: Operation, index: int, words: Sequence[str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from skuda.bench import suite
-from skuda.bench.suite import Case, is_probability
+from skuda.bench.suite import Case, interval
 from skuda.generated import CATALOG
 from skuda.model.dtypes import DTYPES
 
@@ -44,8 +44,8 @@ def arrays_of(row: Case) -> dict:
             arrays[name] = rng.integers(*span, placed.shape).astype(storage)
         elif placed.operand.element == "S":
             arrays[name] = np.asarray(rng.uniform(0.5, 1.5, placed.shape) * 5 / (high - low)).astype(storage)
-        elif is_probability(row.operation, placed.operand):
-            arrays[name] = rng.random(placed.shape).astype(storage)
+        elif ends := interval(row.operation, placed.operand):
+            arrays[name] = rng.uniform(*ends, placed.shape).astype(storage)
         else:
             arrays[name] = rng.standard_normal(placed.shape).astype(storage)
     return arrays

@@ -170,6 +170,8 @@ LOWERINGS = (
     *(Lowering(f"{name}(x)", f"{becomes}_in{{precise}}<FAST{{precision}}>({{x}})", (Site.ELEMENTWISE,), each=("x",),
                within="is_near_angle({x})")
       for name, becomes in (("sin", "sine"), ("cos", "cosine"), ("tan", "tangent"))),
+    Lowering("erfinv(x)", "inverse_error_in{precise}<FAST{precision}>({x})", (Site.ELEMENTWISE,), each=("x",),
+             within="is_near_error{precise}<C{precision}>({x})"),
     # Random numbers are shares of so many: these are compared as integers.
     Lowering("random_uniform(h, low, place) >= s", "{object}.reached_by({h}, {low}, {place})", ELEMENTS, ("s",),
              ("place",), "LeastShare<C>"),

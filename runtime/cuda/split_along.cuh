@@ -46,7 +46,7 @@ template <typename P, int N, int MODE> struct InputAlong {
   }
 };
 
-// An output along a row. From any element on, a warp writes a stretch of the row in whole words.
+// An output along a row. From any element on, a warp writes a stretch of the row in whole words; in pieces, neighbours.
 template <typename P, int S, int MODE> struct OutputAlong {
   using E = stored_element<P, S>;
   using Memory = Stretch<E, 32, 1>;
@@ -66,7 +66,14 @@ template <typename P, int S, int MODE> struct OutputAlong {
       stretch.template store<false>(row + first - lane * GROUP, min(left + lane * GROUP, 32 * GROUP), lane);
       Memory::wait();
     } else {
-      keep_share<MODE, E>(row, first, args.rows, args.template output<stored_output<P, S>>().reach, lanes);
+      const Reach& reach = args.template output<stored_output<P, S>>().reach;
+      if constexpr (MODE == STEPPED) {
+        if (args.rows.are_two(args.rows.along, args.rows.length)) {
+          const i32 before = i32(threadIdx.x % 32) * GROUP;
+          return keep_shares_in_pieces<E>(row, i32(first) - before, min(left + before, 32 * GROUP), args.rows, reach, lanes);
+        }
+      }
+      if (left > 0) keep_share<MODE, E>(row, first, args.rows, reach, lanes);
     }
   }
 };
@@ -159,7 +166,7 @@ __device__ inline void take_groups(
     const OperandsAlong<P, MODE>& operands, const typename OperandsAlong<P, MODE>::Groups& groups,
     const SplitAlong& split, i32 start) {
   using Operands = OperandsAlong<P, MODE>;
-  constexpr bool STRETCHES = SplitTraits<P>::stores && MODE == UNIT;
+  constexpr bool STRETCHES = SplitTraits<P>::stores && MODE != WHOLE;
 #pragma unroll
   for (int t = 0; t < Operands::TURNS; ++t) {
     const i32 left = split.size - start - t * split.apart;

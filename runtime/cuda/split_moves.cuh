@@ -321,15 +321,27 @@ __device__ inline void shift_all(Lanes<E, GROUP> (&lanes)[COUNT], const u32 (&ar
     shifted<WORD, A::bytes / 4, A::width, A::unit>(reinterpret_cast<u32*>(lanes[i].data), around[i], skip);
 }
 
-// The same of rows that lie along two axes: lanes side by side load elements side by side, and hand each other their
-// groups by way of shared memory. All threads at once.
+// Of rows that lie along two axes, where their elements lie, and where lanes of a warp hand each other groups of them.
+template <typename E> struct InPieces {
+  const Divide& piece;
+  i64 step, back;
+
+  __device__ InPieces(const Reduction& rows, const Reach& reach)
+      : piece(rows.along.extent[AXES - 1]), step(reach.along.of[AXES - 1]),
+        back(reach.along.of[AXES - 2] - piece.divisor * step) {}
+  __device__ i64 at(i32 element) const { return element * step + piece(element) * back; }
+  static __device__ Lanes<E, GROUP>* memory() {
+    __shared__ alignas(16) Lanes<E, GROUP> of[SPLIT_THREADS];
+    return of + threadIdx.x / 32 * 32;
+  }
+};
+
+// The same of these: lanes side by side load elements side by side. All threads at once.
 template <typename E, int COUNT>
 __device__ inline void split_shares_in_pieces(
     Lanes<E, GROUP> (&lanes)[COUNT], const storage_t<E>* row, i64 begin, i32 first, i32 apart, i32 size,
     const Reduction& rows, const Reach& reach) {
-  __shared__ alignas(16) Lanes<E, GROUP> memory[SPLIT_THREADS];
-  const Divide& piece = rows.along.extent[AXES - 1];
-  const i64 step = reach.along.of[AXES - 1], back = reach.along.of[AXES - 2] - piece.divisor * step;
+  const InPieces<E> pieces(rows, reach);
   const i32 lane = threadIdx.x % 32, start = first - lane * (GROUP - 1);
   storage_t<E> each[COUNT][GROUP];
 #pragma unroll
@@ -337,15 +349,26 @@ __device__ inline void split_shares_in_pieces(
 #pragma unroll
     for (int i = 0; i < GROUP; ++i) {
       const i32 index = start + turn * apart + i * 32;
-      if (index < size) {
-        const i32 element = i32(begin) + index;
-        each[turn][i] = row[element * step + piece(element) * back];
-      }
+      if (index < size) each[turn][i] = row[pieces.at(i32(begin) + index)];
     }
-  Lanes<E, GROUP>* const own = memory + threadIdx.x - lane;
 #pragma unroll
-  for (int turn = 0; turn < COUNT; ++turn)
-    lanes[turn] = share_of_apart<32>(own, lane, each[turn]);
+  for (int turn = 0; turn < COUNT; ++turn) lanes[turn] = share_of_apart<32>(pieces.memory(), lane, each[turn]);
+}
+// Stores a warp's groups of them, which have `count` elements from the row's element `first` on. All its lanes at once.
+template <typename E>
+__device__ inline void keep_shares_in_pieces(
+    storage_t<E>* row, i32 first, i32 count, const Reduction& rows, const Reach& reach, const Lanes<E, GROUP>& lanes) {
+  const InPieces<E> pieces(rows, reach);
+  const i32 lane = threadIdx.x % 32;
+  Lanes<E, GROUP>* const own = pieces.memory();
+  own[lane] = lanes;
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < GROUP; ++i) {
+    const i32 index = i * 32 + lane;
+    if (index < count) row[pieces.at(first + index)] = own->data[index];
+  }
+  __syncwarp();
 }
 
 // Groups of the elements of a row's segment, which begins at `begin` and has `size`: `apart` elements from each other,

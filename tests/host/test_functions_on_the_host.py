@@ -117,32 +117,49 @@ def test_functions_of_what_is_up_to_0_have_the_bits_of_all(tmp_path):
         assert (expected == 0).sum() > 100 and y.tobytes() == expected.tobytes(), name
 
 
-ANGLES = [
-    (f"{name}_in{'_as' * bool(word)}", function, C, word)
-    for name, function in (("sine", formulas.sin), ("cosine", formulas.cos), ("tangent", formulas.tan))
-    for C, word in (("f32", ""), ("f64", ""), ("f32", "f16"), ("f32", "bf16"))
-]
+def of_forms(*functions):
+    """The name in C++ of each function in a form, the function, its C, and what it is as precise as."""
+    kinds = ("f32", ""), ("f64", ""), ("f32", "f16"), ("f32", "bf16")
+    return [(f"{name}_in{'_as' * bool(word)}", function, C, word) for name, function in functions for C, word in kinds]
+
+
+ANGLES = of_forms(("sine", formulas.sin), ("cosine", formulas.cos), ("tangent", formulas.tan))
+ERRORS = of_forms(("inverse_error", formulas.erfinv))
+
+
+def forms_have_the_bits_of_all(functions, header, near, every, form, folder):
+    """In the form for values that are near these alone, by C and what is as precise; which they are is told of each."""
+    text = f'#include "{header}"\n'
+    for index, (name, _, C, word) in enumerate(functions):
+        text += f'extern "C" void form_{index}(const {C}* x, {C}* y, bool* near, long count) {{\n'
+        text += f"  for (long i = 0; i < count; ++i)\n    y[i] = {name}<{form}{word and ', '}{word}>(x[i]), "
+        text += f"near[i] = {near}(x[i]);\n}}\n"
+    library = compiled(text, folder)
+    for index, (name, function, C, word) in enumerate(functions):
+        x = np.concatenate([every, -every]).astype({"f32": np.float32, "f64": np.float64}[C])
+        y, told = np.empty_like(x), np.empty(len(x), bool)
+        library[f"form_{index}"](
+            *[ctypes.c_void_p(each.ctypes.data) for each in (x, y, told)], ctypes.c_long(len(x))
+        )
+        with np.errstate(all="ignore"):
+            expected = function(x, word) if word else function(x)
+        asked = told | (form == "FAST_FORM")
+        got, expected = (formulas.narrow(each[asked], C) for each in (y, expected))
+        assert got.tobytes() == expected.tobytes(), name
+        yield x, told
 
 
 @pytest.mark.parametrize("form", ["FAST_FORM", "FAST_WITHIN"])
 def test_angles_have_the_bits_of_all_in_each_form(tmp_path, form):
-    """In the form for angles near 0 these alone; which they are is told of each."""
-    text = '#include "half_angles.cuh"\n'
-    for index, (name, _, C, word) in enumerate(ANGLES):
-        text += f'extern "C" void angle_{index}(const {C}* x, {C}* y, bool* near, long count) {{\n'
-        text += f"  for (long i = 0; i < count; ++i)\n    y[i] = {name}<{form}{word and ', '}{word}>(x[i]), "
-        text += "near[i] = is_near_angle(x[i]);\n}\n"
-    library = compiled(text, tmp_path)
     every = np.concatenate([np.linspace(-300_000, 300_000, 9_999), np.geomspace(1e-30, 1e30, 999), [0, np.inf, np.nan]])
-    for index, (name, function, C, word) in enumerate(ANGLES):
-        x = np.concatenate([every, -every]).astype({"f32": np.float32, "f64": np.float64}[C])
-        y, near = np.empty_like(x), np.empty(len(x), bool)
-        library[f"angle_{index}"](
-            *[ctypes.c_void_p(each.ctypes.data) for each in (x, y, near)], ctypes.c_long(len(x))
-        )
+    for x, near in forms_have_the_bits_of_all(ANGLES, "half_angles.cuh", "is_near_angle", every, form, tmp_path):
         assert near[np.abs(x) <= 2.0**17].all() and not near[~(np.abs(x) <= 2.0**21)].any()
-        with np.errstate(all="ignore"):
-            expected = function(x, word) if word else function(x)
-        asked = near | (form == "FAST_FORM")
-        got, expected = (formulas.narrow(each[asked], C) for each in (y, expected))
-        assert got.tobytes() == expected.tobytes(), name
+
+
+@pytest.mark.parametrize("form", ["FAST_FORM", "FAST_WITHIN"])
+def test_inverse_errors_have_the_bits_of_all_in_each_form(tmp_path, form):
+    ends = 1 - np.geomspace(1e-16, 1e-2, 999), np.geomspace(1e-320, 1, 99), [0, 1, np.inf, np.nan]
+    every = np.concatenate([np.linspace(-1.1, 1.1, 9_999), *ends])
+    for x, near in forms_have_the_bits_of_all(ERRORS, "half_inverse_erf.cuh", "is_near_error", every, form, tmp_path):
+        size = np.abs(x)
+        assert near[(size <= 0.9966) & (size > 1e-100)].all() and not near[~(size <= 0.9967)].any()

@@ -166,12 +166,13 @@ LOWERINGS = (
              when={"u": _is_never_minus_zero}),
     Lowering("clamp(x, least, most)", "{object}.template value<FAST>({x})", (Site.ELEMENTWISE,), ("least", "most"),
              ("x",), "Bounds<C>", within="{object}.within", when=_BOUNDS_BUT_ZEROS),
-    # Angles that are not far from 0 have no branch.
+    # Arguments that are not far from 0, or not near the ends of their range, have no branch.
     *(Lowering(f"{name}(x)", f"{becomes}_in{{precise}}<FAST{{precision}}>({{x}})", (Site.ELEMENTWISE,), each=("x",),
-               within="is_near_angle({x})")
-      for name, becomes in (("sin", "sine"), ("cos", "cosine"), ("tan", "tangent"))),
-    Lowering("erfinv(x)", "inverse_error_in{precise}<FAST{precision}>({x})", (Site.ELEMENTWISE,), each=("x",),
-             within="is_near_error{precise}<C{precision}>({x})"),
+               within=f"{within}({{x}})")
+      for name, becomes, within in (
+          ("sin", "sine", "is_near_angle"), ("cos", "cosine", "is_near_angle"), ("tan", "tangent", "is_near_angle"),
+          ("erfinv", "inverse_error", "is_near_error{precise}<C{precision}>"),
+          ("logit", "log_odds", "are_usual_odds{precise}<C{precision}>"))),
     # Random numbers are shares of so many: these are compared as integers.
     Lowering("random_uniform(h, low, place) >= s", "{object}.reached_by({h}, {low}, {place})", ELEMENTS, ("s",),
              ("place",), "LeastShare<C>"),

@@ -166,9 +166,13 @@ template <typename T, typename C> __device__ inline C inverse_hyperbolic_tangent
   if constexpr (HALF<T>) return half_atanh<T>(x);
   else return inverse_hyperbolic_tangent(x);
 }
-template <typename T, typename C> __device__ inline C log_odds_as(C x) {
+template <int FAST, typename T, typename C> __device__ inline C log_odds_in_as(C x) {
   if constexpr (HALF<T>) return half_logit<T>(x);
-  else return log_odds(x);
+  else return log_odds_in<FAST>(x);
+}
+template <typename T, typename C> __device__ inline C log_odds_as(C x) { return log_odds_in_as<GENERAL, T>(x); }
+template <typename C, typename T> __device__ inline bool are_usual_odds_as(C x) {
+  return HALF<T> || are_usual_odds(x);
 }
 template <typename T, typename C> __device__ inline C logarithm2_as(C x) {
   if constexpr (HALF<T>) return half_logarithm_by<T>(x, 1.0f, 0x1.715476p+0f);

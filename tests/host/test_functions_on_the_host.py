@@ -125,6 +125,7 @@ def of_forms(*functions):
 
 ANGLES = of_forms(("sine", formulas.sin), ("cosine", formulas.cos), ("tangent", formulas.tan))
 ERRORS = of_forms(("inverse_error", formulas.erfinv))
+ODDS = of_forms(("log_odds", formulas.logit))
 
 
 def forms_have_the_bits_of_all(functions, header, near, every, form, folder):
@@ -163,3 +164,12 @@ def test_inverse_errors_have_the_bits_of_all_in_each_form(tmp_path, form):
     for x, near in forms_have_the_bits_of_all(ERRORS, "half_inverse_erf.cuh", "is_near_error", every, form, tmp_path):
         size = np.abs(x)
         assert near[(size <= 0.9966) & (size > 1e-100)].all() and not near[~(size <= 0.9967)].any()
+
+
+@pytest.mark.parametrize("form", ["FAST_FORM", "FAST_WITHIN"])
+def test_odds_have_the_bits_of_all_in_each_form(tmp_path, form):
+    ends = 0.5 + np.geomspace(1e-16, 1e-2, 99), np.geomspace(1e-320, 1, 999), [0, np.nan]
+    every = np.concatenate([np.linspace(-0.1, 1.1, 9_999), *ends])
+    for x, usual in forms_have_the_bits_of_all(ODDS, "half_hyperbolic.cuh", "are_usual_odds", every, form, tmp_path):
+        assert usual[(x > 0.01) & (x < 0.99) & (np.abs(x - 0.5) > 0.01)].all()
+        assert x.dtype == np.float32 or not usual[~((x > 1e-160) & (x < 1) & (np.abs(x - 0.5) > 1e-7))].any()

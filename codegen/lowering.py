@@ -171,7 +171,6 @@ LOWERINGS = (
                within=f"{within}({{x}})")
       for name, becomes, within in (
           ("sin", "sine", "is_near_angle"), ("cos", "cosine", "is_near_angle"), ("tan", "tangent", "is_near_angle"),
-          ("erfinv", "inverse_error", "is_near_error{precise}<C{precision}>"),
           ("logit", "log_odds", "are_usual_odds{precise}<C{precision}>"))),
     # Random numbers are shares of so many: these are compared as integers.
     Lowering("random_uniform(h, low, place) >= s", "{object}.reached_by({h}, {low}, {place})", ELEMENTS, ("s",),

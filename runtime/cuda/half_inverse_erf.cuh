@@ -40,12 +40,7 @@ template <typename T> __device__ inline f32 half_inverse_error(f32 x) {
 }
 
 // As precise as T, C where T is not of 16 bits.
-template <int FAST, typename T, typename C> __device__ inline C inverse_error_in_as(C x) {
-  if constexpr (HALF<T>) return half_inverse_error<T>(x);
-  else return inverse_error_in<FAST>(x);
-}
 template <typename T, typename C> __device__ inline C inverse_error_as(C x) {
-  return inverse_error_in_as<GENERAL, T>(x);
+  if constexpr (HALF<T>) return half_inverse_error<T>(x);
+  else return inverse_error(x);
 }
-// The forms of 16 bits have no branch.
-template <typename C, typename T> __device__ inline bool is_near_error_as(C x) { return HALF<T> || is_near_error(x); }

@@ -46,18 +46,9 @@ __device__ __noinline__ f64 inverse_error_end(f64 size) {
   const i32 piece = (s.high >= 2.5) + (s.high >= 3.3) + (s.high >= 4.4);
   return s.high + (s.low + polynomial_of(inverse_error_table[piece], s.high - inverse_error_centers[piece]));
 }
-// Whether 1 - x^2, `share`, is no less than e^-5, and no product has to be raised.
-__device__ inline bool is_near_error(f64 x, f64 share) {
-  return share >= 0x1.b993fe00d5376p-8 && u32(__double_as_longlong(absolute(x)) >> 32) >= 0x20b00000u;  // 2^-500
-}
-__device__ inline bool is_near_error(f32, f32 share) { return share >= 0x1.b993fep-8f; }
-// Elementwise programs ask it of all elements of a thread at once, because a branch for each would keep neighbours from
-// being computed side by side.
-template <typename C> __device__ inline bool is_near_error(C x) { return is_near_error(x, fused(-x, x, C(1))); }
-
 // x P(u) with u = log(1 - x^2) in two parts, P a pair, whose slope is near -0.24. P hardly varies where u is near 0:
-// there u need not be exact to its own last digits. NEAR: it is no less than -5.
-template <bool NEAR> __device__ inline f64 inverse_error_of(f64 x) {
+// there u need not be exact to its own last digits.
+__device__ inline f64 inverse_error(f64 x) {
   const f64 size = fabs(x), share = fused(-x, x, 1.0);
   const DoubleDouble u = near_logarithm(share);
   const f64 p = fused_polynomial(u.high, -0x1.52f29811dfdbdp-64, -0x1.2f6c6f517df9p-58, -0x1.eea37a24865ffp-54,
@@ -69,8 +60,9 @@ template <bool NEAR> __device__ inline f64 inverse_error_of(f64 x) {
   const DoubleDouble by = pair_step(p, u.high, {0x1.c5bf891b4ef6ap-1, 0x1.4f38760a41abbp-54});
   const DoubleDouble product = two_product(size, by.high);
   f64 value = product.high + fused(size, fused(-0.24, u.low, by.low), product.low);
-  if (!NEAR && !is_near_error(x, share))
+  if (!(share >= 0x1.b993fe00d5376p-8 && u32(__double_as_longlong(size) >> 32) >= 0x20b00000u)) {  // 2^-500
     value = size < 1.0 ? inverse_error_end(size) : size == 1.0 ? infinity() : not_a_number();
+  }
   return copysign(value, x);
 }
 
@@ -90,7 +82,7 @@ __device__ inline f32 inverse_error_end(f32 u) {
 }
 // x P(u) with u = log(1 - x^2), P a sum of two f32. P hardly varies where u is near 0: there u need not be exact to its
 // own last digits. 1 - x^2 is 2^k (1 + g), of which g is rounded once.
-template <bool NEAR> __device__ inline f32 inverse_error_of(f32 x) {
+__device__ inline f32 inverse_error(f32 x) {
   const f32 share = fused(-x, x, 1.0f);
   const u32 power = (__float_as_uint(share) - 0x3f3504f3u) & 0xff800000u;
   const f32 raised = f32(i32(power)), down = __uint_as_float(0x3f800000u - power);  // k 2^23 and 2^-k
@@ -98,17 +90,11 @@ template <bool NEAR> __device__ inline f32 inverse_error_of(f32 x) {
   const f32 u = fused(raised, 0x1.62e43p-24f, log), u_rest = fused(raised, 0x1.62e43p-24f, -u) + log;
   f32 first = 0x1.c5bf88p-1f, first_rest = fused(u_rest, -0.24f, 0x1.1b4ef6p-25f);
   f32 from = u, p = inverse_error_polynomial(u);
-  if (!NEAR && !is_near_error(x, share) && share > 0.0f) {
+  if (share < 0x1.b993fep-8f && share > 0.0f) {
     from = u + 9.0f, p = inverse_error_end(from);
     first = 0x1.6a9ef8p+1f, first_rest = fused(u_rest, -0.125f, 0x1.e7ba18p-22f);
   }
   const f32 value = fused(p, from, first), rest = fused(p, from, first - value) + first_rest;
-  const f32 product = fused(x, value, x * rest);
-  if (NEAR) return product;
-  return chosen(share > 0.0f, product, chosen(share == 0.0f, copysign(f32(infinity()), x), f32(not_a_number())));
-}
-template <typename C> __device__ inline C inverse_error(C x) { return inverse_error_of<false>(x); }
-// In a form: where it is FAST_WITHIN, all elements are near.
-template <int FAST, typename C> __device__ inline C inverse_error_in(C x) {
-  return inverse_error_of<FAST == FAST_WITHIN>(x);
+  const f32 end = chosen(share == 0.0f, copysign(f32(infinity()), x), f32(not_a_number()));
+  return chosen(share > 0.0f, fused(x, value, x * rest), end);
 }

@@ -124,7 +124,6 @@ def of_forms(*functions):
 
 
 ANGLES = of_forms(("sine", formulas.sin), ("cosine", formulas.cos), ("tangent", formulas.tan))
-ERRORS = of_forms(("inverse_error", formulas.erfinv))
 ODDS = of_forms(("log_odds", formulas.logit))
 
 
@@ -155,15 +154,6 @@ def test_angles_have_the_bits_of_all_in_each_form(tmp_path, form):
     every = np.concatenate([np.linspace(-300_000, 300_000, 9_999), np.geomspace(1e-30, 1e30, 999), [0, np.inf, np.nan]])
     for x, near in forms_have_the_bits_of_all(ANGLES, "half_angles.cuh", "is_near_angle", every, form, tmp_path):
         assert near[np.abs(x) <= 2.0**17].all() and not near[~(np.abs(x) <= 2.0**21)].any()
-
-
-@pytest.mark.parametrize("form", ["FAST_FORM", "FAST_WITHIN"])
-def test_inverse_errors_have_the_bits_of_all_in_each_form(tmp_path, form):
-    ends = 1 - np.geomspace(1e-16, 1e-2, 999), np.geomspace(1e-320, 1, 99), [0, 1, np.inf, np.nan]
-    every = np.concatenate([np.linspace(-1.1, 1.1, 9_999), *ends])
-    for x, near in forms_have_the_bits_of_all(ERRORS, "half_inverse_erf.cuh", "is_near_error", every, form, tmp_path):
-        size = np.abs(x)
-        assert near[(size <= 0.9966) & (size > 1e-100)].all() and not near[~(size <= 0.9967)].any()
 
 
 @pytest.mark.parametrize("form", ["FAST_FORM", "FAST_WITHIN"])

@@ -393,10 +393,17 @@ MUTATIONS = (
     ),
     Mutation(
         CUDA + "split_moves.cuh",
-        "back = reach.along.of[AXES - 2] - piece.divisor * step;",
-        "back = reach.along.of[AXES - 2];",
+        "back(reach.along.of[AXES - 2] - piece.divisor * step) {}",
+        "back(reach.along.of[AXES - 2]) {}",
         moves("splits along pieces"),
         "pieces of a split reduction lie further apart by their lengths",
+    ),
+    Mutation(
+        CUDA + "split_moves.cuh",
+        "if (index < count) row[pieces.at(first + index)] = own->data[index];",
+        "row[pieces.at(first + index)] = own->data[index];",
+        moves("gradients along pieces"),
+        "a warp stores beyond the end of a row in pieces",
     ),
     Mutation(
         CUDA + "split_joins.cuh",
@@ -983,6 +990,13 @@ MUTATIONS = (
     ),
     Mutation(
         CUDA + "trigonometric.cuh",
+        "return {r, fused(k, 0x1.84698ap-48f, fused(k, 0x1.4442dp-24f, r - large)), __float_as_int(power)};",
+        "return {r, fused(k, 0x1.84698ap-48f, 0.0f), __float_as_int(power)};",
+        where("tests/host/test_functions_on_the_host.py", "angles"),
+        "an angle less a multiple of pi / 2 has lost what its difference rounds off",
+    ),
+    Mutation(
+        CUDA + "trigonometric.cuh",
         "return FAST == FAST_WITHIN ? near_cosine(x) : cosine(x);",
         "return near_cosine(x);",
         where("tests/host/test_functions_on_the_host.py", "angles"),
@@ -1140,6 +1154,13 @@ MUTATIONS = (
         'what += [f"not v{index}.flags.writeable" for index in indices if index in ()]',
         where(RUNTIME + "test_launch_on_the_cpu.py"),
         "calls that repeat one write to arrays that refuse it",
+    ),
+    Mutation(
+        "runtime/plans/layout.py",
+        "if any(known(step == 0) for step in steps):",
+        "if all(known(step == 0) for step in steps):",
+        where("tests/pytorch/test_layout.py", "decide"),
+        "a value for each channel beside channels-last images makes results in C order",
     ),
     Mutation(
         "runtime/plans/multi_kernel.py",

@@ -149,6 +149,7 @@ MOVES = {
     "extremes of short rows beside each other": ("amax_backward", ("f32",), is_row(BESIDE, accumulators=3)),
     "splits along pieces": ("sum", ("f16",), is_split("along", STEPPED)),
     "moments along pieces": ("var", ("f32",), is_split("along", STEPPED)),
+    "gradients along pieces": ("batch_norm_backward", ("f16", "f16"), is_split("along", STEPPED)),
     "indices along pieces": ("argmin", ("bf16",), is_split("along", STEPPED)),
     "pieces of any length": ("batch_norm_training", ("f16",), is_row(PIECES_UNALIGNED, 64)),
     "pieces of any length, rows of a warp": ("batch_norm_training_backward", ("f32",), is_row(PIECES_UNALIGNED, 4)),

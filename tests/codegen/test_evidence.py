@@ -426,7 +426,7 @@ def test_what_runs_in_stages_is_carried_with_the_kernels_of_these(skuda_command,
 
 @pytest.mark.parametrize(
     ("shape", "variant"),
-    [("16x4096", "vec8_small"), ("16384x4096 row-strided", "vec16_pitched"), ("16384x4096 transposed", "tile")],
+    [("16x4096", "vec8_small"), ("16384x4096 row-strided", "vec16_pitched"), ("16384x4096 transposed", "columns4")],
 )
 def test_a_row_of_the_bench_names_the_kernel_that_served_it(shape, variant):
     from skuda.bench.run import served_by  # imports CuPy

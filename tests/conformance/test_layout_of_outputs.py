@@ -70,7 +70,11 @@ def test_inputs_that_broadcast(backend):
     x = made(backend, (6, 10), (1, 0))
     row = backend.array(np.ones(10, np.float32))
     for other in (row, row[None], backend.array(np.ones((6, 1), np.float32)), backend.xp.broadcast_to(row, (6, 10))):
-        assert strides(skuda.add(x, other)) == (10, 1)
+        for pair in ((x, other), (other, x)):
+            actual = skuda.add(*pair)
+            assert strides(actual) == strides(x)
+            np.testing.assert_array_equal(backend.numpy(actual), backend.numpy(x) + np.float32(1))
+    assert strides(skuda.add(row, backend.array(np.ones((6, 1), np.float32)))) == (10, 1)  # none has all elements
     # One value has no order of its own.
     for other in (1.0, backend.array(np.float32(1)), row[:1], backend.xp.broadcast_to(row[:1], (6, 10))):
         for pair in ((x, other), (other, x)):
@@ -110,17 +114,36 @@ def test_arrays_of_no_element_and_of_one(backend, shape):
     assert skuda.silu(x).shape == x.shape and skuda.silu(x).flags.c_contiguous
 
 
-def test_outputs_with_other_shapes_and_inputs_that_are_shared_give_c_order(backend):
+@PERMUTED
+def test_values_of_channels_do_not_decide(backend, shape, order):
+    x, each = made(backend, shape, order), backend.array(np.full(shape[1], 0.5, np.float32))
+    flat = backend.array(np.ascontiguousarray(backend.numpy(x)))
+    zero = backend.array(np.zeros(shape[1], np.int32))
+    for function in (
+        lambda x: skuda.quantize_per_channel(x, each, zero, axis=1),
+        lambda x: skuda.batch_norm(x, each, each, each, each),
+        lambda x: skuda.batch_norm_training(x, each, each, each, each)[0],
+        lambda x: skuda.prelu(x, each),
+        lambda x: skuda.prelu_backward(x, x, each)[0],
+    ):
+        for _ in range(3):
+            actual = function(x)
+            assert strides(actual) == strides(x)
+            np.testing.assert_array_equal(backend.numpy(actual), backend.numpy(function(flat)))
+
+
+def test_outputs_with_other_shapes_rows_and_scans_give_c_order(backend):
     x = made(backend, (6, 10), (1, 0))
-    scale, zero = backend.array(np.full(6, 0.1, np.float32)), backend.array(np.zeros(6, np.int32))
     assert strides(skuda.quantize_per_tensor(x, 0.1, 0)) == (1, 6)
     codes = skuda.quantize_per_tensor(x, 0.1, 0, dtype="s4")
     assert strides(codes) == (5, 1)
     assert strides(skuda.dequantize_per_tensor(codes, 0.1, 0, input_dtype="s4")) == (10, 1)
     packed = made(backend, (6, 5), (1, 0), np.uint8)
     assert strides(skuda.dequantize_per_tensor(packed, 0.1, 0, input_dtype="s4")) == (10, 1)
-    assert strides(skuda.quantize_per_channel(x, scale, zero, axis=0)) == (10, 1)
     assert strides(skuda.softmax(x)) == strides(skuda.cumsum(x)) == (10, 1)
+    weight = backend.array(np.ones(10, np.float32))
+    assert strides(skuda.layer_norm(x, weight, weight)) == strides(skuda.softmax_backward(x, x)) == (10, 1)
+    assert strides(skuda.dynamic_quantize_per_token(x).output) == (10, 1)
 
 
 def test_a_plan_is_kept_for_arrays_that_lie_otherwise(backend):

@@ -49,7 +49,8 @@ LAST = X.to(memory_format=torch.channels_last)
 
 
 def chain(x):
-    return skuda.silu(x), skuda.mul(skuda.exp(x * 2), x).sum((2, 3))
+    each = x.new_ones(x.shape[1])
+    return skuda.silu(x), skuda.mul(skuda.exp(x * 2), x).sum((2, 3)), skuda.batch_norm(x, each, each, each, each)
 
 
 @pytest.mark.parametrize("make", [lambda: LAST, lambda: X, lambda: X.transpose(1, 3), lambda: X.half().mT])

@@ -286,8 +286,8 @@ template <typename E, int FIRST, int BYTES, int BLOCKS> struct ShareBuffer {
     u8* const last = around_words < 32 ? to + around_words * 16 : beyond;
     if (lane == 0) row.copy<WHOLE_WORDS, unit>(last, from + around_words * 16);
   }
-  // Moves those of COUNT chunks to where their shares lie in whole words. `beyond_bytes`: from a chunk's `beyond` to the
-  // next one's.
+  // Moves those of COUNT chunks to where their shares lie in whole words. `beyond_bytes`: from a chunk's `beyond` to
+  // the next one's.
   template <int COUNT>
   __device__ void align(
       const storage_t<E>* row, const ClusterThread<BLOCKS>& thread, i32 chunk, i32 end, const u8* beyond,

@@ -1,7 +1,7 @@
 // The kernel of long rows: the blocks of a cluster hold a row in shared memory, so that it is read once, however many
 // passes follow. Blocks are small, so that several rows share a multiprocessor: one's loads run beside another's
-// arithmetic. Rows are copied there without waiting. Elements of one or two bytes that do not lie in whole words come as
-// the words around them, and are moved there once these have come.
+// arithmetic. Rows are copied there without waiting. Elements of one or two bytes that do not lie in whole words come
+// as the words around them, and are moved there once these have come.
 #pragma once
 #include "cluster.cuh"
 
@@ -512,9 +512,9 @@ template <typename... Pass> __device__ constexpr int usual_passes(List<Pass...>)
   return (int(!Pass::SOMETIMES) + ... + 0);
 }
 
-// Blocks that a multiprocessor is to have room for: fewer could not load while others compute. One input that takes much
-// computing, alone, is as a narrow one; what is held beside columns or positions, random numbers, and rows that start at
-// any element need registers.
+// Blocks that a multiprocessor is to have room for: fewer could not load while others compute. One input that takes
+// much computing, alone, is as a narrow one; what is held beside columns or positions, random numbers, and rows that
+// start at any element need registers.
 template <typename P, int MODE> __device__ constexpr int room_of_cluster() {
   using Of = operands_of<P>;
   const bool costly = P::COSTLY > 0, alone = Of::elements == 1 && Of::result_bits >= Of::array_bits;

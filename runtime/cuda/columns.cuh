@@ -8,9 +8,9 @@
 // A thread takes the vectors of one position in DEPTH rows below each other.
 //
 // A table without gaps may be cut into rows of any number of vectors after which the columns are the same again: then
-// its own rows need be no whole number of vectors. So may a stack of such tables, whose rows have the same inputs in each.
-// `lead` elements come before its first vector; they and those after its last one are the edges, which one more block
-// takes.
+// its own rows need be no whole number of vectors. So may a stack of such tables, whose rows have the same inputs in
+// each. `lead` elements come before its first vector; they and those after its last one are the edges, which one more
+// block takes.
 struct Columns {
   i64 units, blocks;  // threads and blocks that take vectors
   i64 rows, last;     // rows of a table; vectors in its last row
@@ -228,12 +228,12 @@ __device__ inline P program_of(const ColumnsArgs<P>& args, const typename Elemen
   return E::made(args, given, scalars);
 }
 
-// Rows of a thread, up to which its block soon ends. While longer ones run, blocks of the next kernel would crowd on the
-// multiprocessors that have room.
+// Rows of a thread, up to which its block soon ends. While longer ones run, blocks of the next kernel would crowd on
+// the multiprocessors that have room.
 constexpr int SOON = 2;
 
-// A thread prepares LANES columns and takes their vectors in ROWS rows; where rows have inputs too, each of its elements
-// has a program.
+// A thread prepares LANES columns and takes their vectors in ROWS rows; where rows have inputs too, each of its
+// elements has a program.
 template <typename P, int LANES, int ROWS>
 __global__ void __launch_bounds__(ELEMENTWISE_THREADS) columns(const __grid_constant__ ColumnsArgs<P> args) {
   using E = Elementwise<P>;

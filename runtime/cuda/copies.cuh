@@ -19,8 +19,8 @@ template <int LATER> __device__ inline void wait_for_all_but() {
 // Where a warp's shares lie: share after share, each of WORDS words of 16 bytes. Words change places within a share, so
 // that lanes which read the same word of their own shares use different banks. This is the place of a word.
 template <int WORDS> __device__ constexpr i32 word_place(i32 word) { return word ^ (word >> 3 & (WORDS - 1)); }
-// Lanes copy neighbouring units of UNIT bytes, and go on 32 units further. Bytes to the place of a lane's i-th unit, by that
-// of its first one, and to that.
+// Lanes copy neighbouring units of UNIT bytes, and go on 32 units further. Bytes to the place of a lane's i-th unit, by
+// that of its first one, and to that.
 template <int UNIT, int WORDS> __device__ inline i32 unit_place(i32 of_first, int i) {
   constexpr int apart = 32 * UNIT / 16;  // words
   return (of_first ^ (i * apart >> 3 & (WORDS - 1)) * 16) + i * apart * 16;

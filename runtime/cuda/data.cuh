@@ -55,7 +55,8 @@ struct Sizes {
   }
   static __device__ u32 size(i32 x) { return x < 0 ? 0u - u32(x) : u32(x); }
 };
-// The same of numbers of 16 bits in f32: the quotient to the nearest integer by an inverse, and what it leaves, exactly.
+// The same of numbers of 16 bits in f32: the quotient to the nearest integer by an inverse, and what it leaves,
+// exactly.
 struct SmallQuotient {
   f32 count, rest;  // toward minus infinity; by zero those by 1, which leaves 0
 

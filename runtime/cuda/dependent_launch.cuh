@@ -2,7 +2,8 @@
 // end by themselves.
 #pragma once
 
-// Blocks of a map, up to which the next kernel may begin early: more of them would write in between the blocks of this one.
+// Blocks of a map, up to which the next kernel may begin early: more of them would write in between the blocks of this
+// one.
 constexpr unsigned SOON_BLOCKS = 512;
 
 __device__ inline void let_next_begin() {

@@ -135,8 +135,8 @@ __device__ inline f64 logarithm_end(f64 x) {
                   : x < 0.0 ? __longlong_as_double(0x7fffffffffffffffll) : x;
 }
 
-// Of a finite x above 0. In f64 s is the IEEE quotient f / (2 + f): the divisor lies in 1.7 .. 2.5, and f is 0 or no less
-// than its last bit.
+// Of a finite x above 0. In f64 s is the IEEE quotient f / (2 + f): the divisor lies in 1.7 .. 2.5, and f is 0 or no
+// less than its last bit.
 __device__ inline f32 sure_logarithm(f32 x) {
   f32 k;
   const f32 g = mantissa(x, k) - 1.0f, square = g * g;

@@ -21,8 +21,8 @@ struct RowsApart {
   __device__ i64 offset(const RowSpace::Position& at, const Apart& strides) const { return at.row * strides.of[0]; }
 };
 
-// As ElementsArgs, ResultsArgs and PerRowArgs: an operand with elements along a row, which are neighbours, or with one of
-// each row.
+// As ElementsArgs, ResultsArgs and PerRowArgs: an operand with elements along a row, which are neighbours, or with one
+// of each row.
 template <typename A> struct ApartArgs {
   A* array;
   Apart strides;

@@ -4,8 +4,8 @@
 #include "index_space.cuh"
 
 // How the operands lie. ALIGNED: from 16-byte boundaries on; SHIFTED: from any element on; PITCHED: as ALIGNED, but in
-// lines of whole vectors with gaps between them, on 16-byte boundaries each; FEW, FEW_SHIFTED: as ALIGNED and SHIFTED, of
-// so few elements that the kernel is a dependent launch.
+// lines of whole vectors with gaps between them, on 16-byte boundaries each; FEW, FEW_SHIFTED: as ALIGNED and SHIFTED,
+// of so few elements that the kernel is a dependent launch.
 enum { ALIGNED, SHIFTED, PITCHED, FEW, FEW_SHIFTED };
 constexpr bool are_shifted(int layout) { return layout == SHIFTED || layout == FEW_SHIFTED; }
 constexpr bool are_few(int layout) { return layout == FEW || layout == FEW_SHIFTED; }

@@ -1,5 +1,5 @@
-// sigmoid, tanh, ndtr, erfc and the slope of gelu as precise as f16 and bf16, T: within 2^-14 and 2^-11 of the value, in
-// f32 steps that CPU and GPU have in common. `reference.half_precision` has the same text in NumPy.
+// sigmoid, tanh, ndtr, erfc and the slope of gelu as precise as f16 and bf16, T: within 2^-14 and 2^-11 of the value,
+// in f32 steps that CPU and GPU have in common. `reference.half_precision` has the same text in NumPy.
 #pragma once
 #include "erf.cuh"
 #include "half_precision.cuh"

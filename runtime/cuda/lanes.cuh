@@ -59,8 +59,8 @@ struct SharedPlace {
   }
 };
 
-// A place for which a random number is drawn: the `lane`-th of neighbours that begin at `first`. So compilers see which of
-// them have words of one block.
+// A place for which a random number is drawn: the `lane`-th of neighbours that begin at `first`. So compilers see which
+// of them have words of one block.
 struct DrawnPlace {
   i64 index, first;
   i32 lane;

@@ -18,8 +18,8 @@ __device__ inline f32 one_plus_share(f32 v) {
       -0x1.a03b08p-4f, 0x1.17511cp-3f, -0x1.857a6ep-3f, 0x1.206a0ep-2f, -0x1.dca58ep-2f, 0x1.5891c8p-8f);
 }
 // above + log(1 + e^-|x|), `above` being max(x, 0). Of the second, u = 7/8 e^-|x| is nearly all: in two parts, of which
-// the lower one counts by the slope, near 1 - 0.6 v. u is added last, so what the first sum rounds is little. u is raised
-// by 2^64.
+// the lower one counts by the slope, near 1 - 0.6 v. u is added last, so what the first sum rounds is little. u is
+// raised by 2^64.
 __device__ inline f32 logarithm_above(f32 x, f32 above) {
   const f32 t = at_least(-absolute(x), -104.5f), power = exponential_power(t), k = power - 0x1.8p23f;
   const f32 large = fused(k, -0x1.62e4p-1f, t), r = fused(k, -0x1.7f7d1cp-20f, large);

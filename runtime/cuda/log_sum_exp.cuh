@@ -11,8 +11,8 @@ struct LogSumExp {
   template <typename C> static __device__ C anchor(C x) { return rint(x * (1 / APART<C>)) * APART<C>; }
   template <typename C> static __device__ bool near_0(C x) { return absolute(x) <= APART<C> / 2; }
 
-  // e^x, where x is at most half of what anchors are apart, in f32 within 2^-21.9 from e^-32 on. Where that is less than
-  // the limit, it counts as the limit: sums are e^-32 at least, or e^-256 in f64, and do not change by it.
+  // e^x, where x is at most half of what anchors are apart, in f32 within 2^-21.9 from e^-32 on. Where that is less
+  // than the limit, it counts as the limit: sums are e^-32 at least, or e^-256 in f64, and do not change by it.
   static __device__ f32 power(f32 x) { return near_power(at_least(x, -87.0f)); }
   static __device__ f64 power(f64 x) { return near_power(x > -708.0 ? x : -708.0); }
   // Of those that are above the limit.
@@ -91,8 +91,8 @@ struct LogSumExp {
   }
 };
 
-// What a thread that holds elements of 16 bits knows of them: the largest, and whether all have anchor 0 and are above the
-// limit.
+// What a thread that holds elements of 16 bits knows of them: the largest, and whether all have anchor 0 and are above
+// the limit.
 template <typename E> struct NearPairs : PackedPairs<Largest, E> {
   static constexpr f32 MOST = LogSumExp::APART<f32> / 2;
   __device__ bool known() const { return this->greatest() <= MOST && this->least() >= -MOST; }

@@ -63,7 +63,8 @@ __device__ inline f32 to_odd(f64 x) {
 }
 
 // A NaN is stored as the canonical one of its type, sign clear and all other bits set, so that every kernel and the
-// reference write the same bits. The conversions to narrower types do that by themselves, and so does the smaller of f32.
+// reference write the same bits. The conversions to narrower types do that by themselves, and so does the smaller of
+// f32.
 template <typename E, bool SMALL = small_float<E>> struct narrow_to {
   __device__ static E from(i64 x) { return E(x); }
 };

@@ -328,8 +328,8 @@ __device__ inline f32 logarithm2(f32 x) { return scaled_logarithm(x, 1.0f, 0.0f,
 __device__ inline f32 logarithm10(f32 x) {
   return scaled_logarithm(x, 0x1.344p-2f, 0x1.3509f8p-18f, 0x1.bcb7b2p-2f, -0x1.5b235ep-27f);
 }
-// 1 + x = 2^k (1 + g), where g = x 2^-k + (2^-k - 1), with what that sum lost; for a finite x above -1. From k = 25 on the
-// difference in it is -1: 2^-k is below what the last digit of k ln 2 tells.
+// 1 + x = 2^k (1 + g), where g = x 2^-k + (2^-k - 1), with what that sum lost; for a finite x above -1. From k = 25 on
+// the difference in it is -1: 2^-k is below what the last digit of k ln 2 tells.
 __device__ inline f32 logarithm_one_plus_near(f32 x) {
   const i32 power = (__float_as_int(1.0f + x) - 0x3f3504f3) & 0xff800000;  // k in the place of an exponent
   const f32 k = f32(power) * 0x1p-23f, part = __int_as_float(__float_as_int(x) - power);

@@ -48,8 +48,8 @@ using type_at = typename decltype(indexed<I>(IndexedOf<typename L::Index, L>()))
 
 // The roles of operands. PerElement: one for each element of the output. PerRun: shared by the elements of a run; of
 // programs that reduce, by neighbours in a row. PerColumn and PerRow (of programs that reduce): one for each position
-// along a row, shared by rows; one for each row. Elementwise programs have PerRow where their PerRun may be one for each
-// column. Scalar: one value. E: the element type.
+// along a row, shared by rows; one for each row. Elementwise programs have PerRow where their PerRun may be one for
+// each column. Scalar: one value. E: the element type.
 template <typename E> struct PerElement { using element = E; };
 template <typename E> struct PerRun { using element = E; };
 template <typename E> struct PerBlock { using element = E; };  // PerRun whose runs are blocks along an axis

@@ -69,8 +69,8 @@ template <int FAST, typename E, typename C> __device__ inline C quotient_of(C x,
   }
 }
 
-// x / (1 + e^-x). Up to 2^-26 the divisor is 2, so that the quotient is q0 and no remainder is left that counts; beyond,
-// nothing leaves the range of normal numbers where the divisor lies in 1 .. 2^100.
+// x / (1 + e^-x). Up to 2^-26 the divisor is 2, so that the quotient is q0 and no remainder is left that counts;
+// beyond, nothing leaves the range of normal numbers where the divisor lies in 1 .. 2^100.
 template <int FAST, typename C> __device__ inline C logistic_product(C x, bool& usual) {
   if constexpr (FAST && sizeof(C) == sizeof(f32)) {
     usual &= absolute(x) <= C(69);

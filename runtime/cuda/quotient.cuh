@@ -176,8 +176,9 @@ template <typename C> struct Bounds {
   }
 };
 
-// x / s where FAST: for usual numbers and s > 0; where one is unusual, `usual` becomes false and the result is anything,
-// so that many quotients share one branch. The remainder has its sign changed twice: a quotient of -0 keeps its own.
+// x / s where FAST: for usual numbers and s > 0; where one is unusual, `usual` becomes false and the result is
+// anything, so that many quotients share one branch. The remainder has its sign changed twice: a quotient of -0 keeps
+// its own.
 template <typename C> __device__ inline C quick_quotient(C x, C s, C y, bool& usual) {
   const C size = absolute(x);
   usual &= (s >= limits<C>::scale_low) & (s <= limits<C>::scale_high) & (size <= limits<C>::value_high) &
@@ -204,7 +205,8 @@ template <int FAST, typename C> __device__ inline C quotient(C x, const Divisor<
 //
 // With h = bound + 1/2 (exact), the last quotient that rounds to `bound` is h itself where `bound` is even, for ties go
 // to even, else the one before h. Next to that quotient, half a unit in the last place beyond, lies the middle m of two
-// values of C: what is larger than s m has a larger quotient. s m itself is no value of C, since m has one bit too many.
+// values of C: what is larger than s m has a larger quotient. s m itself is no value of C, since m has one bit too
+// many.
 template <typename C> __device__ inline C last_inside(C s, i32 bound) {
   const C h = C(bound) + C(0.5);
   const C half = exponent(h) * limits<C>::half_unit * s;  // exact
@@ -272,8 +274,8 @@ template <typename C, typename E> struct Saturated {
   }
 };
 
-// |x / s| <= bound. The last dividend inside is found as `last_inside` does, for a bound whose last bit is 0: the quotient
-// is rounded to the bound up to half a unit beyond.
+// |x / s| <= bound. The last dividend inside is found as `last_inside` does, for a bound whose last bit is 0: the
+// quotient is rounded to the bound up to half a unit beyond.
 template <typename C> struct Magnitude {
   C s, bound, last;
   bool fast;

@@ -1,4 +1,5 @@
-// Random numbers without a state, by Philox 4x32-10 (Salmon et al. 2011): `reference.random` has the same text in NumPy.
+// Random numbers without a state, by Philox 4x32-10 (Salmon et al. 2011): `reference.random` has the same text in
+// NumPy.
 #pragma once
 #include "elementary.cuh"
 #include "lanes.cuh"
@@ -42,8 +43,8 @@ __device__ inline i64 random_bits(i64 seed, i64 offset, const DrawnPlace& at) {
   return word;
 }
 
-// What a neighbour of x in the float type E is made of: x is `whole` steps of 2^unit, and `share` of another one in units
-// of 2^-32, which 32 random bits are compared with.
+// What a neighbour of x in the float type E is made of: x is `whole` steps of 2^unit, and `share` of another one in
+// units of 2^-32, which 32 random bits are compared with.
 struct ShareOfSteps {
   u64 whole, share;
   i32 unit;
@@ -81,7 +82,8 @@ template <typename E> __device__ inline f64 stochastic(f64 x, i64 bits) {
   return stepped(steps_of<E>(significand, i32(field ? field : 1) - 1075), bits, x);
 }
 
-// The block of an element of f64, of which two neighbours share one. By fours, in which form compilers see which are equal.
+// The block of an element of f64, of which two neighbours share one. By fours, in which form compilers see which are
+// equal.
 __device__ inline RandomBlock block_of_pair(i64 seed, i64 offset, i64 index) {
   return random_block(seed, offset, (index >> 2) * 2 + (index >> 1 & 1));
 }
@@ -141,9 +143,9 @@ struct Portion {
   }
 };
 
-// The cosine of an angle, which is a share of a full turn, less some quarters: those of one angle have all in common but
-// the choice at the end. The rest of a quarter is exact, its conversion is rounded. The last bit of the nearest quarter
-// chooses, the one before it, which is the sign's own, is that of the sine.
+// The cosine of an angle, which is a share of a full turn, less some quarters: those of one angle have all in common
+// but the choice at the end. The rest of a quarter is exact, its conversion is rounded. The last bit of the nearest
+// quarter chooses, the one before it, which is the sign's own, is that of the sine.
 __device__ inline f32 cosine_of_turns(u32 angle, u32 less) {
   const u32 nearest = angle + 0x20000000u, quarter = nearest - (less << 30);
   const f32 r = f32(i32(nearest & 0x3fffffffu) - 0x20000000) * 0x1p-32f, z = r * r;
@@ -176,8 +178,8 @@ __device__ inline f32 distance_of(f32 u) {
   return sure_root(square + 0x1p-100f) - 0x1p-50f;
 }
 
-// Of the normal distribution, by Box and Muller: two neighbours are the coordinates of a point, whose distance from 0 is
-// made from one word and whose angle from another one, in f64 from two words each.
+// Of the normal distribution, by Box and Muller: two neighbours are the coordinates of a point, whose distance from 0
+// is made from one word and whose angle from another one, in f64 from two words each.
 __device__ inline f32 normal_of(f32, i64 seed, i64 offset, i64 index) {
   const RandomBlock block = random_block(seed, offset, (index ^ (index & 3)) >> 2);
   const u32 distance = index & 2 ? block.third : block.first, angle = index & 2 ? block.fourth : block.second;

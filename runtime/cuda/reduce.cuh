@@ -84,9 +84,9 @@ template <typename How, int COUNT, typename V> __device__ inline V joined_parts(
 template <typename V, int COUNT> struct MoreAccumulators { V more[COUNT]; };
 template <typename V> struct MoreAccumulators<V, 0> {};
 
-// What a thread has of a row that THREADS hold: one or two of its accumulators; or where it holds the row alone, all EACH
-// of them, which have a group each. SPREAD: threads that have one group each of the same accumulator; their numbers are
-// HOLDERS apart.
+// What a thread has of a row that THREADS hold: one or two of its accumulators; or where it holds the row alone, all
+// EACH of them, which have a group each. SPREAD: threads that have one group each of the same accumulator; their
+// numbers are HOLDERS apart.
 template <typename How, typename V, int THREADS, int EACH = 1, int SPREAD = 1>
 struct Partial : MoreAccumulators<V, THREADS == 1 && ordered<How> ? EACH - 1 : 0> {
   static constexpr int WARPS = THREADS / 32, HOLDERS = THREADS / SPREAD;
@@ -181,7 +181,8 @@ struct Partial : MoreAccumulators<V, THREADS == 1 && ordered<How> ? EACH - 1 : 0
   static constexpr int scratch_of(int rows) {
     return THREADS <= 32 ? 1 : rows * (WARPS * EACH + (SPREAD > 1 ? THREADS : 0));
   }
-  // The value of the whole row, in every thread of it. No thread may still read what another reduction left in `scratch`.
+  // The value of the whole row, in every thread of it. No thread may still read what another reduction left in
+  // `scratch`.
   __device__ V total(V* scratch) const {
     if constexpr (ALONE) {
       const V two = How::of(accumulator, this->more[0]);

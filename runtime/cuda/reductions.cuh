@@ -223,8 +223,8 @@ template <typename How, typename V, int N> __device__ inline V joined_neighbours
     for (int i = 0; i < N; i += 2 * apart) values[i] = How::of(values[i], values[i + apart]);
   return values[0];
 }
-// The moments of a group, each of whose elements has a count of 1, or of 0 where the row does not have it. Where the mean
-// is no number, an element is not finite, or squares leave the range of C.
+// The moments of a group, each of whose elements has a count of 1, or of 0 where the row does not have it. Where the
+// mean is no number, an element is not finite, or squares leave the range of C.
 template <typename V> __device__ inline Moments<V> moments_of(const Moments<V> (&group)[GROUP]) {
   const V pivot = group[0].pivot;
   V count = V(0), distances[GROUP], squares[GROUP];
@@ -268,8 +268,8 @@ __device__ inline Moments<V> moments_of_first(const V (&values)[GROUP], i32 exis
   for (int i = 0; i < N; ++i) squares[i] = i < exist ? (distances[i] - offset) * (distances[i] - offset) : V(0);
   return {count.s, values[0], offset, joined_neighbours<Sum>(squares)};
 }
-// Whether these are right. Of six a quotient below the normal numbers may be a tie, which a product with an inverse does
-// not decide.
+// Whether these are right. Of six a quotient below the normal numbers may be a tie, which a product with an inverse
+// does not decide.
 template <typename V> __device__ inline bool sure_moments(const Moments<V>& found, i32 exist) {
   return is_finite(found.offset) & (exist != 6 || absolute(found.offset) >= limits<V>::scale_low);
 }

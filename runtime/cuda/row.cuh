@@ -23,7 +23,8 @@ template <typename P, typename Pass, int I> struct ValueGroup {
   }
 };
 
-// What a pass makes of an element. Random numbers take many instructions: out of line where few calls, or few numbers, ask.
+// What a pass makes of an element. Random numbers take many instructions: out of line where few calls, or few numbers,
+// ask.
 template <typename Values, typename Held> struct MadeApart {
   Values values;
   Held held;

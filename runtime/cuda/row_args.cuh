@@ -83,8 +83,8 @@ template <typename... I, typename... A, typename... O> struct RowOperands<List<I
 template <typename P>
 using operands_of = RowOperands<typename P::Inputs, typename P::Attributes, typename P::Outputs>;
 
-// The arguments of kernels over rows: inputs, attributes, outputs. Of: what they are for each of these; Space: where rows
-// lie.
+// The arguments of kernels over rows: inputs, attributes, outputs. Of: what they are for each of these; Space: where
+// rows lie.
 template <typename P, typename Space, typename Of> struct RowArgsOf {
   using Operands = operands_of<P>;
   Space rows;

@@ -55,10 +55,10 @@ struct Along {
 };
 
 // How the elements of rows lie: WHOLE: neighbours, every row of a multiple of GROUP elements, on 16-byte boundaries
-// (of narrow elements, on those of a share); UNIT: neighbours; STEPPED: some distance apart; PIECES: as WHOLE rows, but in
-// pieces that lie along a second axis, each of a multiple of GROUP; PIECES_OF_HALVES: of a multiple of half of it;
-// PIECES_UNALIGNED: pieces of neighbours; BESIDE: neighbours belong to different rows, which a thread each has to itself,
-// and rows lie along one axis.
+// (of narrow elements, on those of a share); UNIT: neighbours; STEPPED: some distance apart; PIECES: as WHOLE rows, but
+// in pieces that lie along a second axis, each of a multiple of GROUP; PIECES_OF_HALVES: of a multiple of half of it;
+// PIECES_UNALIGNED: pieces of neighbours; BESIDE: neighbours belong to different rows, which a thread each has to
+// itself, and rows lie along one axis.
 enum { WHOLE, UNIT, STEPPED, PIECES, PIECES_OF_HALVES, PIECES_UNALIGNED, BESIDE };
 __device__ constexpr bool in_whole_pieces(int mode) { return mode == PIECES || mode == PIECES_OF_HALVES; }
 __device__ constexpr bool in_whole_shares(int mode) { return mode == WHOLE || in_whole_pieces(mode); }
@@ -96,7 +96,8 @@ __device__ constexpr bool read_early(int threads, int chunks, int columns, int b
 // Blocks that a multiprocessor is to have room for, where rows start at any element: a thread has in registers the
 // words around its shares of `arrays`, of `bits` an element together; later, `held` bits of each element, beside what
 // it reads of `columns`. `apart`: whether the rows of a warp differ, and in values of their own. `live`: bits of each
-// element that are held together, where that counts. Bounds that are any tighter spill, or have loads wait for each other.
+// element that are held together, where that counts. Bounds that are any tighter spill, or have loads wait for each
+// other.
 __device__ constexpr int blocks_unaligned(
     int threads, int chunks, bool apart, int live, int arrays, int bits, int held, int columns, int column_bits) {
   const int elements = chunks * GROUP, each = arrays > 0 ? bits / arrays : 0;
@@ -255,8 +256,8 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
   }
 };
 
-// The same of elements of 4 or 8 bytes, by way of shared memory: they are copied there one by one, by lanes side by side,
-// and are read from there in whole words. That takes fewer registers than the words around each share.
+// The same of elements of 4 or 8 bytes, by way of shared memory: they are copied there one by one, by lanes side by
+// side, and are read from there in whole words. That takes fewer registers than the words around each share.
 template <typename E, int THREADS, int CHUNKS> struct Staged {
   using V = Lanes<E, GROUP>;
   static constexpr int unit = int(sizeof(storage_t<E>)), words = int(sizeof(V)) / 16;

@@ -77,7 +77,8 @@ template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct R
   // Narrow elements are widened a group at a time. Where its row is takes a thread registers, if a block has several.
   static constexpr int PICKS_REGISTERS = CHUNKS * GROUP * P::LIVE_BITS / 32 + ROW_REGISTERS +
       (P::LIVE_BITS < 32 || ROWS == 1 ? GROUP : 0) + (ROWS > 1 ? 16 : 0);
-  // `live` of `blocks_unaligned`: of larger blocks there would be half as many, and of several rows a warp little spills.
+  // `live` of `blocks_unaligned`: of larger blocks there would be half as many, and of several rows a warp little
+  // spills.
   static constexpr int LIVE = THREADS >= 32 && BLOCK == ROW_THREADS ? P::LIVE_BITS : 0;
   // The same for a row that is held while its reductions wait.
   static __device__ constexpr int waiting() {

@@ -1,8 +1,8 @@
-// Blocks that have parts of the same rows, one after the other. Parts are those of units: of the segments of a long row, or
-// of the tiles of rows beside each other. Each block leaves the totals of its part at once, and the last one of a unit that
-// of the unit; then it looks back for what comes before the unit, and leaves what comes before the next one. All of it is
-// joined in the order of model/scan_order.py, however far a block looks back. Blocks begin in the order of their numbers,
-// so none waits for one that has no room.
+// Blocks that have parts of the same rows, one after the other. Parts are those of units: of the segments of a long
+// row, or of the tiles of rows beside each other. Each block leaves the totals of its part at once, and the last one of
+// a unit that of the unit; then it looks back for what comes before the unit, and leaves what comes before the next
+// one. All of it is joined in the order of model/scan_order.py, however far a block looks back. Blocks begin in the
+// order of their numbers, so none waits for one that has no room.
 #pragma once
 #include "scans.cuh"
 #include "dependent_launch.cuh"
@@ -11,9 +11,9 @@ template <typename P> struct ScanPartsArgs : RowArgs<P> {
   u64* accumulators;  // what blocks have left
 };
 
-// Of a scan, what blocks leave each other. A chain of blocks has ROWS rows beside each other, a part TOTALS totals of each,
-// and a unit PARTS parts. Each half of a word is 32 bits of a value and whether they have been left: a word is there or not,
-// whatever else is.
+// Of a scan, what blocks leave each other. A chain of blocks has ROWS rows beside each other, a part TOTALS totals of
+// each, and a unit PARTS parts. Each half of a word is 32 bits of a value and whether they have been left: a word is
+// there or not, whatever else is.
 template <typename V, int ROWS, int TOTALS, int PARTS> struct ScanChain {
   static constexpr int PIECES = int(sizeof(V) / 4);
   static constexpr int UNIT_TOTAL = 0, UNIT_CARRY = 1, UNIT_VALUES = 3;  // a carry has two values at most

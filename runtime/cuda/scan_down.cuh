@@ -1,5 +1,5 @@
-// The kernel of scans of rows that lie beside each other: a warp's threads have neighbouring rows, and its walkers go down
-// them, each some groups at a time.
+// The kernel of scans of rows that lie beside each other: a warp's threads have neighbouring rows, and its walkers go
+// down them, each some groups at a time.
 #pragma once
 #include "scans.cuh"
 
@@ -91,8 +91,8 @@ template <typename S, int... I> struct DownScansOf<S, Seq<I...>> {
   typename P::Held held[SCAN_GROUPS][GROUP];
   i64 first[SCAN_GROUPS];
 
-  // A walker's groups from `begin` on, counted from the end at which the scan begins: reads and scans them. Returns when
-  // all walkers have.
+  // A walker's groups from `begin` on, counted from the end at which the scan begins: reads and scans them. Returns
+  // when all walkers have.
   __device__ void scan(
       const RowArgs<P>& args, const RowStarts<P>& starts, const typename P::Shared& shared, int walker, int beside,
       i64 length, i64 begin, Memory& memory, int turn) {

@@ -1,4 +1,5 @@
-// The kernels of scans of long rows that lie beside each other, of which each block has a part: what a warp of groups is.
+// The kernels of scans of long rows that lie beside each other, of which each block has a part: what a warp of groups
+// is.
 #pragma once
 #include "scan_chain.cuh"
 #include "scan_down.cuh"

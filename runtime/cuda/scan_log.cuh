@@ -1,12 +1,12 @@
-// The logarithm of a sum of exponentials, as a scan joins them: a logarithm is taken where a value is wanted, not at each
-// join. `reference.scans` has the same text in NumPy.
+// The logarithm of a sum of exponentials, as a scan joins them: a logarithm is taken where a value is wanted, not at
+// each join. `reference.scans` has the same text in NumPy.
 #pragma once
 #include "elementary.cuh"
 #include "powers.cuh"
 #include "reductions.cuh"
 
-// log(1 + x) for what a sum has beside its largest element, or NaN: the bits of logarithm_one_plus, which asks for other x
-// too.
+// log(1 + x) for what a sum has beside its largest element, or NaN: the bits of logarithm_one_plus, which asks for
+// other x too.
 __device__ inline f32 log_one_plus_sum(f32 x) {
   const f32 result = logarithm_one_plus_near(x);
   return x >= 0x1p-25f ? result : x;

@@ -1,5 +1,5 @@
-// Scans by threads that lie along rows: some threads of a warp hold a short row, a warp a longer one; a block goes along a
-// long one, tiles at a time.
+// Scans by threads that lie along rows: some threads of a warp hold a short row, a warp a longer one; a block goes
+// along a long one, tiles at a time.
 #pragma once
 #include "scans.cuh"
 
@@ -67,8 +67,8 @@ template <typename S, typename Make> struct RowScan {
   }
 };
 
-// How an output goes to memory. Where a thread's groups are not words beside its neighbours', a warp's threads, or those
-// of a short row, write a stretch of the row together; of whole words, where a thread has several of them.
+// How an output goes to memory. Where a thread's groups are not words beside its neighbours', a warp's threads, or
+// those of a short row, write a stretch of the row together; of whole words, where a thread has several of them.
 template <typename S, typename Pass, int N> struct ScanStretch {
   using Store = ScanStore<typename S::Program, Pass, N>;
   using Part = Stretch<typename Store::E, S::LANES, 1>;

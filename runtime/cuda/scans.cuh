@@ -47,7 +47,8 @@ template <typename E> __device__ inline bool evenly(i64 first, i64 length, const
   return i32(steps.axes) == 1 && first + GROUP <= length;
 }
 
-// A group of a row whose elements lie some distance apart: those of most rows lie evenly, and are on their way together.
+// A group of a row whose elements lie some distance apart: those of most rows lie evenly, and are on their way
+// together.
 template <typename E>
 __device__ inline Lanes<E, GROUP> stepped_share(const storage_t<E>* row, i64 first, i64 length, const Along& steps) {
   using V = Lanes<E, GROUP>;

@@ -142,8 +142,8 @@ struct SlabOf<J, THREADS, TEAMS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>>
       *static_cast<bool*>(nullptr))));
   template <int I> using Output = Made<type_at<typename Last::Makes, I>, type_at<Values, I>>;
 
-  // Stores a share of an output. Where lanes' own shares would leave gaps in a warp's store, or do not lie in whole words,
-  // they go through shared memory, where the warp's part of an input was.
+  // Stores a share of an output. Where lanes' own shares would leave gaps in a warp's store, or do not lie in whole
+  // words, they go through shared memory, where the warp's part of an input was.
   template <int I> static constexpr int output = type_at<typename Last::Makes, I>::output;
   template <int I> using Element = element_out<P, output<I>>;
   template <int I> static constexpr int stored_bytes = int(sizeof(Lanes<Element<I>, GROUP>));

@@ -4,8 +4,8 @@
 #include "split_group.cuh"
 #include "split_tuning.cuh"
 
-// The split of a tile of rows that a team of threads has, and what a thread takes of it. A block has several teams where
-// splits are small.
+// The split of a tile of rows that a team of threads has, and what a thread takes of it. A block has several teams
+// where splits are small.
 template <int LANES, bool NEIGHBOURS> struct SplitAcross {
   i32 wide, team;          // threads beside each other, and those of a team, as powers of two
   i64 table, tile;         // rows lie beside each other in tables; a tile of one is a team's

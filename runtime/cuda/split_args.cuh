@@ -133,8 +133,8 @@ __device__ inline void finish_row(const ReduceArgs<P>& args, const Row& row, Acc
   finish_row<P>(args, row, found, reductions_of<P>(), typename P::Outputs::Index());
 }
 
-// The same of a thread's columns of a table, `step` apart, of which `count` exist: an output's neighbours are stored as a
-// vector where they lie so.
+// The same of a thread's columns of a table, `step` apart, of which `count` exist: an output's neighbours are stored as
+// a vector where they lie so.
 template <typename P, int O, int LANES, bool STORED = RowRole<type_at<typename P::Outputs, O>>::per_row>
 struct OutputColumns {
   using E = element_out<P, O>;

@@ -36,8 +36,8 @@ __device__ inline void take_values(State& state, V (&values)[GROUP], bool whole,
   }
 }
 
-// Sums of exponentials that need no anchors go on with one branch for all rows beside each other, but those of f64, which
-// take too many registers.
+// Sums of exponentials that need no anchors go on with one branch for all rows beside each other, but those of f64,
+// which take too many registers.
 template <typename P, int R>
 constexpr bool adds_near = same<typename reduction_at<P, R>::How, LogSumExp> && !SplitTraits<P>::wide;
 
@@ -83,8 +83,8 @@ __device__ inline bool take_some_moments(Accumulator<P>* totals, Values (&values
   return true;
 }
 
-// What one reduction takes of groups of rows beside each other. The moments of these go on side by side, with one branch
-// for all, and with one count: rows of one thread have as many elements.
+// What one reduction takes of groups of rows beside each other. The moments of these go on side by side, with one
+// branch for all, and with one count: rows of one thread have as many elements.
 template <typename P, int R, bool REPEATED, int LANES, typename Values>
 __device__ inline void take_reduction(
     Accumulator<P>* totals, Values (&values)[LANES], bool whole, i32 exist, i64 first) {
@@ -149,9 +149,9 @@ __device__ inline void take_far(Accumulator<P>& total, Values& values, bool whol
   }
 }
 
-// Takes groups of rows beside each other, which begin at `first` in their rows, in addition to what there is of the groups
-// before them; group_of(lane) tells one. `exist` of the elements do; `whole`: all of them. REPEATED: the others are the
-// last one again, which changes no extreme.
+// Takes groups of rows beside each other, which begin at `first` in their rows, in addition to what there is of the
+// groups before them; group_of(lane) tells one. `exist` of the elements do; `whole`: all of them. REPEATED: the others
+// are the last one again, which changes no extreme.
 template <typename P, bool REPEATED, int LANES, typename GroupOf, int... R>
 __device__ inline void take_group(
     Accumulator<P> (&totals)[LANES], const typename P::SplitPass (&passes)[LANES], const GroupOf& group_of, bool whole,

@@ -212,8 +212,9 @@ __device__ inline f32 tangent_polynomial(f32 z) {
       0x1.110d94p-3f, 0x1.55556p-2f);
 }
 
-// x = k pi / 2 + r - rest by three parts of pi / 2, of one sign so that a zero keeps its own, and k + quarters, of which
-// the last two bits count. The first part has 23 bits, so what it leaves is exact; so is what the difference lost.
+// x = k pi / 2 + r - rest by three parts of pi / 2, of one sign so that a zero keeps its own, and k + quarters, of
+// which the last two bits count. The first part has 23 bits, so what it leaves is exact; so is what the difference
+// lost.
 struct NearAngle {
   f32 r, rest;
   i32 quadrant;

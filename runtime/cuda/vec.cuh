@@ -44,8 +44,8 @@ struct VecMoves {
 };
 template <typename P> using VecArgs = typename Elementwise<P>::template Arguments<Flat, VecMoves>;
 
-// A number of which the compiler does not know that it is one that it has: random numbers of it are made again, where they
-// are wanted. Else they would be made before the branch, and take the registers of what comes after it.
+// A number of which the compiler does not know that it is one that it has: random numbers of it are made again, where
+// they are wanted. Else they would be made before the branch, and take the registers of what comes after it.
 __device__ inline i32 told_anew(i32 x) {
 #ifdef __CUDACC_RTC__
   asm volatile("" : "+r"(x));
@@ -62,8 +62,8 @@ template <typename P> constexpr int vec_resident(int layout) {
   return RANDOM<P> && RANGED<P> ? 2048 / vec_threads(layout) : 0;
 }
 
-// Shares of N neighbours, of which the lanes of a warp have one after the other from any element on, `count` elements in
-// all. They go by shared memory, so that each store of the warp writes neighbours.
+// Shares of N neighbours, of which the lanes of a warp have one after the other from any element on, `count` elements
+// in all. They go by shared memory, so that each store of the warp writes neighbours.
 template <typename E, int N>
 __device__ inline void store_shares(storage_t<E>* to, const Lanes<E, N>& share, i32 count) {
   __shared__ alignas(16) Lanes<E, N> shares[ELEMENTWISE_THREADS / 32][32];
@@ -196,8 +196,8 @@ __device__ inline void take_vectors(const VecArgs<P>& args, i32 begin) {
   }
 }
 
-// One row. Where a formula is long there may be fewer blocks than shares. Then each takes several, so that what a thread
-// does once serves more elements. All threads of a block go on, or none.
+// One row. Where a formula is long there may be fewer blocks than shares. Then each takes several, so that what a
+// thread does once serves more elements. All threads of a block go on, or none.
 template <typename P, int LANES, int GROUPS, int LAYOUT>
 __global__ void __launch_bounds__(vec_threads(LAYOUT), vec_resident<P>(LAYOUT))
     vec(const __grid_constant__ VecArgs<P> args) {

@@ -28,7 +28,7 @@ def of(call: Call, inputs) -> Call:
     return Call(call.plan_class, tuple(inputs), *rest)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("name", of_tensors())
 def test_fakes_and_meta_tensors_lie_as_others(name):
     call = call_of(plans()[name])

@@ -24,9 +24,8 @@ def deciding(operation: Operation, words: Sequence[str]) -> tuple[int, ...]:
         operation: of a call.
         words: the element type of each operand.
     """
-    if operation.creates or operation.analysis.scans or _is_of_rows(operation):
-        return ()
-    if not any(preserving(operation, words)):
+    c_order = operation.creates or operation.analysis.scans or _is_of_rows(operation)
+    if c_order or not any(preserving(operation, words)):
         return ()
     arrays = [index for index, operand in enumerate(operation.inputs) if not operand.scalar]
     return tuple([index for index in arrays if _is_whole(operation, index, words)])
